@@ -161,6 +161,11 @@ class Recording:
     segments: list[SegmentReport]
 
     @property
+    def headers(self) -> list[dict[str, Any]]:
+        """Headers of the processes that came to write one."""
+        return [segment.header for segment in self.segments if segment.header]
+
+    @property
     def taken(self) -> int:
         """Rows that all processes had taken."""
         return sum(segment.taken for segment in self.segments)
@@ -217,16 +222,16 @@ def read_segments(*folders: Path) -> Recording:
         raise UsageError(f"segment files (segment-*{SUFFIX})", "none", where=", ".join(map(str, folders)))
     parts: dict[str, list[pa.Table]] = {name: [arrow_schema(TABLES[name]).empty_table()] for name in RECORDED}
     segments = [_read_segment(path, parts) for path in paths]
-    procs = Counter(segment.header["proc"]["proc"] for segment in segments if segment.header)
-    twice = [proc for proc, count in procs.items() if count > 1]
-    if twice:
+    recording = Recording({name: pa.concat_tables(tables) for name, tables in parts.items()}, segments)
+    procs = Counter(header["proc"]["proc"] for header in recording.headers)
+    if twice := [proc for proc, count in procs.items() if count > 1]:
         raise DataIntegrityError(
             "one segment file per process number",
             f"several of process {twice[0]}",
             where=", ".join(str(path) for path in paths),
             fix="Seal the folders of one run only.",
         )
-    return Recording({name: pa.concat_tables(tables) for name, tables in parts.items()}, segments)
+    return recording
 
 
 def _read_segment(path: Path, parts: dict[str, list[pa.Table]]) -> SegmentReport:

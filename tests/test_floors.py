@@ -18,7 +18,7 @@ FLOORS: tuple[frozenset[str], ...] = (
     frozenset({"errors", "units"}),
     frozenset({"graph", "schema", "control", "stats", "charts", "provenance"}),
     frozenset({"trace", "workload"}),
-    frozenset({"metrics"}),
+    frozenset({"metrics", "testing"}),
     frozenset({"importers", "replay", "testbed", "verify"}),
     frozenset({"sweep", "shadow"}),
     frozenset({"studies"}),

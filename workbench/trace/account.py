@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from workbench.errors import DataIntegrityError
-from workbench.trace.segments import Recording, SegmentReport
+from workbench.trace.recording import Recording, SegmentReport
 
 COUNTS = ("events", "lost", "dropped", "rejected", "unflushed")
 
@@ -27,7 +27,7 @@ def recorder_record(recording: Recording) -> dict[str, Any]:
         Some processes recorded with probes on and some with probes off.
     """
     processes = [_process(segment) for segment in recording.segments]
-    probes = {header["probes"] for header in recording.headers}
+    probes = {header.probes for header in recording.headers}
     if len(probes) > 1:
         raise DataIntegrityError(
             "one setting of probes in all processes of a run",
@@ -58,8 +58,8 @@ def clocks_record(recording: Recording) -> dict[str, Any]:
     readings = recording.tables["clock_sync"]
     offsets = pc.subtract(readings["wall_ns"], readings["local_ns"]).to_pylist()
     return {
-        "reference": min((header["clock"] for header in recording.headers), default=None),
-        "boot_ids": sorted({header["proc"]["boot_id"] for header in recording.headers} - {None}),
+        "reference": min((header.clock for header in recording.headers), default=None),
+        "boot_ids": sorted({header.proc.boot_id for header in recording.headers if header.proc.boot_id is not None}),
         "readings": readings.num_rows,
         "max_err_ns": pc.max(readings["err_ns"]).as_py(),
         "wall_drift_ns": max(offsets) - min(offsets) if offsets else None,
@@ -68,9 +68,10 @@ def clocks_record(recording: Recording) -> dict[str, Any]:
 
 def _process(segment: SegmentReport) -> dict[str, Any]:
     footer: dict[str, Any] = segment.footer or {}
-    costs = [cost for cost in (segment.header.get("calibration"), footer.get("calibration")) if cost]
+    costs = [segment.header.calibration] if segment.header else []
+    costs += [footer["calibration"]] if "calibration" in footer else []
     return {
-        "proc": segment.header["proc"]["proc"] if segment.header else None,
+        "proc": segment.header.proc.proc if segment.header else None,
         "closed": segment.footer is not None,
         "events": segment.taken,
         "lost": segment.lost,

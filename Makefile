@@ -102,7 +102,6 @@ $(BASE):
 	@echo "Installing $$(grep -c == locks/base.txt) packages (355 MB, about a minute)"
 	@$(PIP) install -r locks/base.txt | $(count)
 	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
-	@$(PIP) check >/dev/null
 	@touch $@
 
 $(TEST): $(BASE)
@@ -110,7 +109,6 @@ $(TEST): $(BASE)
 	@echo "Installing torch and $$(grep -c == locks/test.txt) packages for tests and recording (about a minute, and torch's download)"
 	@$(PIP) install $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) -r locks/torch.txt -c locks/test.txt -c locks/base.txt | $(count)
 	@$(PIP) install -r locks/test.txt -c locks/base.txt | $(count)
-	@$(PIP) check >/dev/null
 	@touch $@
 
 define install-weights

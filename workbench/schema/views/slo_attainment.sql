@@ -1,0 +1,18 @@
+-- definition: share of scheduled requests of a class whose metric is within its limit. A request without the value did not meet it;
+--   unknown counts those of them that ended ok, so that attainment + unknown / requests is the upper bound. A request may meet
+--   a first-output objective and fail later.
+-- unit: share; requests, met and unknown count
+-- denominator: all scheduled requests of the class; NULL when nothing at all is known about the metric
+-- source: agenda, SLO attainment
+WITH judged AS (
+    SELECT s.run, s.class, s.metric, s.limit_value,
+           count(m.request) AS requests,
+           count(*) FILTER (m.value <= s.limit_value) AS met,
+           count(*) FILTER (m.value IS NULL AND m.status = 'ok') AS unknown
+    FROM slo AS s
+    LEFT JOIN request_metric AS m ON m.run = s.run AND m.class = s.class AND m.metric = s.metric
+    GROUP BY s.run, s.class, s.metric, s.limit_value
+)
+SELECT run, class, metric, limit_value, requests, met, unknown,
+       CASE WHEN unknown < requests THEN met / requests END AS attainment
+FROM judged

@@ -1,0 +1,96 @@
+"""Columns of trace tables as NumPy arrays: ids and times as int64, names as numbers, missing values as -1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from workbench.errors import DataIntegrityError
+
+Ints = npt.NDArray[np.integer[Any]]
+Bools = npt.NDArray[np.bool_]
+
+NONE = -1  # no id, no number: ids of the contract are positive
+
+
+def need(frame: pl.DataFrame, table: str, columns: Sequence[str]) -> None:
+    """Raise DataIntegrityError unless `frame` has all `columns`."""
+    missing = [name for name in columns if name not in frame.columns]
+    if missing:
+        raise DataIntegrityError(
+            f"columns {', '.join(columns)}",
+            f"no {', '.join(missing)}",
+            where=f"table {table}",
+            fix="Take the frame from a validated run.",
+        )
+
+
+def whole(frame: pl.DataFrame, column: str, table: str, missing: int | None = None) -> Ints:
+    """Column of integers as int64; NULL becomes `missing`, and raises DataIntegrityError where `missing` is None."""
+    values = frame[column].cast(pl.Int64)
+    if missing is None:
+        _no_null(values, column, table)
+    else:
+        values = values.fill_null(missing)
+    return values.to_numpy()
+
+
+def codes(frame: pl.DataFrame, column: str, names: Sequence[str], table: str) -> Ints:
+    """Column of names as positions in `names`, int16.
+
+    Raises
+    ------
+    DataIntegrityError
+        A value is NULL or not in `names`.
+    """
+    words = frame[column].cast(pl.String)
+    _no_null(words, column, table)
+    strange = sorted(set(words.unique()) - set(names))
+    if strange:
+        raise DataIntegrityError(f"one of {', '.join(names)}", repr(strange[0]), where=f"{table}.{column}")
+    return words.cast(pl.Enum(list(names))).to_physical().cast(pl.Int16).to_numpy()
+
+
+def _no_null(values: pl.Series, column: str, table: str) -> None:
+    if values.null_count():
+        raise DataIntegrityError(
+            "a value in every row", f"NULL in row {values.is_null().arg_max()}", where=f"{table}.{column}"
+        )
+
+
+def named(numbers: Ints, names: Sequence[str]) -> pl.Series:
+    """Numbers as an Enum column over `names`; a negative number becomes NULL."""
+    enum = pl.Enum(list(names))
+    physical = pl.Series([], dtype=enum).to_physical().dtype
+    known = pl.when(pl.col("number") >= 0).then(pl.col("number")).cast(physical)
+    return pl.DataFrame({"number": numbers}).select(known)["number"].cat.to(enum)
+
+
+class Finder:
+    """Positions of ids in an array, by binary search.
+
+    Parameters
+    ----------
+    ids : ndarray of int64
+        Ids in any order; of equal ones the first position is found.
+    """
+
+    def __init__(self, ids: Ints) -> None:
+        self._order = np.argsort(ids, kind="stable")
+        self._ids = ids[self._order]
+
+    def __call__(self, wanted: Ints) -> Ints:
+        """Position of every wanted id, -1 where it is -1 or absent; int64."""
+        if not len(self._ids):
+            return np.full(len(wanted), NONE, dtype=np.int64)
+        at = np.minimum(np.searchsorted(self._ids, wanted), len(self._ids) - 1)
+        return np.where(self._ids[at] == wanted, self._order[at], NONE)
+
+    def repeated(self) -> Ints:
+        """Positions of all rows whose id occurs more than once."""
+        same = self._ids[1:] == self._ids[:-1]
+        return np.sort(self._order[np.append(same, False) | np.insert(same, 0, False)])

@@ -1,0 +1,193 @@
+"""The backward walk: from a terminal to the arrival, one segment at a time (compiled).
+
+Everything here works on the flat arrays of a task graph; `critical_path` is the face. A path is written from its end
+towards its front, into the slot that a first, counting walk has measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from workbench.metrics.compiled import compiled
+from workbench.metrics.dependencies import CREDIT, DATA, STATE
+from workbench.metrics.tables import Bools, Ints
+from workbench.metrics.task_graph import TaskGraph
+from workbench.metrics.waits import BATCH_WAIT, CAUSE_CODE, CREDIT_STALL
+from workbench.schema.enums import SPAN_KIND
+
+_HOST, _UNATTRIBUTED = SPAN_KIND.index("host"), SPAN_KIND.index("unattributed")
+_UNKNOWN, _DATA_CAUSE = CAUSE_CODE["unknown"], CAUSE_CODE["data"]
+_CREDIT_CAUSE, _BATCH_CAUSE, _ARRIVAL_CAUSE = CAUSE_CODE["credit"], CAUSE_CODE["batch"], CAUSE_CODE["arrival"]
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """Segments of all paths, path by path, in order of time.
+
+    Attributes
+    ----------
+    ptr : int64, length n_paths + 1
+        Offsets of the paths.
+    node, blocker : int64
+        Activity that the segment belongs to (a wait belongs to what it delayed); activity that ended the wait, or -1.
+    span : int64
+        Id of the row that the segment shows: span, chunk or wait; for a lag the activity that was late.
+    kind, cause : int64
+        Positions in SPAN_KIND and CAUSE.
+    start_ns, end_ns : int64
+        Interval.
+    ambiguous : int64, length n_paths
+        Steps at which a second candidate ended within the clock error of the chosen one.
+    """
+
+    ptr: Ints
+    node: Ints
+    span: Ints
+    kind: Ints
+    cause: Ints
+    start_ns: Ints
+    end_ns: Ints
+    blocker: Ints
+    ambiguous: Ints
+
+
+def walk(graph: TaskGraph, terminals: Ints, scheduled_ns: Ints, *, system: bool, clock_error_ns: int) -> Segments:
+    """Walk back from every terminal (an activity number) to its request's arrival."""
+    a, d, w = graph.activities, graph.dependencies, graph.waits
+    arguments = (
+        terminals, scheduled_ns, system, clock_error_ns,
+        a.span, a.kind, a.cause, a.start_ns, a.end_ns, a.request, graph.requests.scheduled_ns[a.request],
+        a.launch, a.launch_ptr, graph.busy, graph.rooted,
+        d.ptr, d.source, d.kind, d.at_start, d.offset_ns,
+        w.ptr, w.span, w.kind, w.cause, w.start_ns, w.end_ns, w.explained, w.source,
+    )  # fmt: skip
+    ptr = np.zeros(len(terminals) + 1, dtype=np.int64)
+    ambiguous = np.zeros(len(terminals), dtype=np.int64)
+    _walk(*arguments, ptr, np.empty((0, 7), dtype=np.int64), ambiguous)
+    np.cumsum(ptr, out=ptr)
+    out = np.empty((int(ptr[-1]), 7), dtype=np.int64)
+    _walk(*arguments, ptr, out, ambiguous)
+    return Segments(ptr, *(np.ascontiguousarray(out[:, column]) for column in range(7)), ambiguous)
+
+
+@compiled
+def _emit(
+    out: Ints, state: Ints, node: int, span: int, kind: int, cause: int, start: int, end: int, blocker: int
+) -> None:
+    """Prepend a segment; a lag joins the lag of the same activity behind it. state: next slot, last node, last kind."""
+    if end <= start:
+        return
+    if node == state[1] and kind == state[2] and (kind == _HOST or kind == _UNATTRIBUTED):
+        if len(out):
+            out[state[0], 4] = start
+        return
+    state[0] -= 1
+    state[1] = node
+    state[2] = kind
+    if len(out):
+        row = out[state[0]]
+        row[0], row[1], row[2], row[3], row[4], row[5], row[6] = node, span, kind, cause, start, end, blocker
+
+
+@compiled
+def _gap(out: Ints, state: Ints, node: int, span: int, low: int, high: int, latest: int, lag_kind: int) -> None:
+    """Time that no wait row covers: up to the latest recorded cause unattributed, from there on the lag."""
+    _emit(out, state, node, span, lag_kind, _UNKNOWN, max(low, latest), high, -1)
+    _emit(out, state, node, span, _UNATTRIBUTED, _UNKNOWN, low, min(high, latest), -1)
+
+
+@compiled
+def _walk(
+    terminals: Ints, scheduled: Ints, system: bool, clock_error: int,
+    span: Ints, kind: Ints, cause: Ints, start: Ints, end: Ints, request: Ints, arrival: Ints,
+    launch: Ints, launch_ptr: Ints, busy: Bools, rooted: Bools,
+    dep_ptr: Ints, dep_source: Ints, dep_kind: Ints, dep_at_start: Bools, dep_offset: Ints,
+    wait_ptr: Ints, wait_span: Ints, wait_kind: Ints, wait_cause: Ints, wait_start: Ints, wait_end: Ints,
+    wait_explained: Bools, wait_source: Ints,
+    ptr: Ints, out: Ints, ambiguous: Ints,
+) -> None:  # fmt: skip
+    """Fill `out` (rows node, span, kind, cause, start, end, blocker), or count into ``ptr[1:]`` where `out` is empty."""
+    state = np.empty(3, dtype=np.int64)
+    for path in range(len(terminals)):
+        low = scheduled[path]
+        state[0] = ptr[path + 1] if len(out) else 0
+        state[1] = -1
+        state[2] = -1
+        x = terminals[path]
+        own = request[x]
+        ambiguous[path] = 0
+        through = True
+        while True:
+            s = max(start[x], low)
+            if through:
+                what = cause[x] if cause[x] >= 0 else (_DATA_CAUSE if not rooted[x] else _ARRIVAL_CAUSE)
+                other = x if request[x] != own else -1
+                _emit(out, state, x, span[x], kind[x], what, s, end[x], other)
+            if s <= low:
+                break
+            # The latest dependency to follow: data and state of x, or in the system view all of the whole launch.
+            best, second, ready, latest, due = -1, low - 1, low, low, low
+            first, last = (launch_ptr[launch[x]], launch_ptr[launch[x] + 1]) if system else (x, x + 1)
+            for y in range(first, last):
+                for e in range(dep_ptr[y], dep_ptr[y + 1]):
+                    f = dep_source[e]
+                    if f < 0:
+                        moment = arrival[y] + dep_offset[e]
+                    else:
+                        moment = (start[f] if dep_at_start[e] else end[f]) + dep_offset[e]
+                    latest = max(latest, moment)
+                    if not system and dep_kind[e] != DATA and dep_kind[e] != STATE:
+                        continue
+                    if best < 0 or moment > ready:
+                        better = True
+                    elif moment < ready or dep_kind[e] > dep_kind[best]:
+                        better = False
+                    else:
+                        better = dep_kind[e] < dep_kind[best] or (
+                            f >= 0 and dep_source[best] >= 0 and span[f] < span[dep_source[best]]
+                        )
+                    if better:
+                        if best < 0 or f != dep_source[best]:
+                            second = ready if best >= 0 else second
+                        best, ready, due = e, moment, arrival[y]
+                    elif f != dep_source[best]:
+                        second = max(second, moment)
+            if best >= 0 and second >= low and ready - second < clock_error:
+                ambiguous[path] += 1
+            ready = max(ready, low)
+            for k in range(wait_ptr[x], wait_ptr[x + 1]):
+                if wait_explained[k] and wait_end[k] <= s:
+                    latest = max(latest, wait_end[k])
+            latest = max(latest, ready)
+            rootless = best < 0 and not rooted[x] and latest == low
+            lag_kind = _UNATTRIBUTED if busy[launch[x]] or rootless else _HOST
+            cursor = s
+            for k in range(wait_ptr[x + 1] - 1, wait_ptr[x] - 1, -1):
+                begin, stop = max(wait_start[k], ready), min(wait_end[k], cursor)
+                if stop <= begin:
+                    continue
+                _gap(out, state, x, span[x], stop, cursor, latest, lag_kind)
+                if wait_explained[k] and wait_end[k] <= s:
+                    f = wait_source[k]
+                    other = f if f >= 0 and request[f] != own else -1
+                    _emit(out, state, x, wait_span[k], wait_kind[k], wait_cause[k], begin, stop, other)
+                else:
+                    _emit(out, state, x, span[x], _UNATTRIBUTED, _UNKNOWN, begin, stop, -1)
+                cursor = begin
+            _gap(out, state, x, span[x], ready, cursor, latest, lag_kind)
+            if best < 0 or ready <= low:
+                break
+            f = dep_source[best]
+            moment = due if f < 0 else (start[f] if dep_at_start[best] else end[f])
+            if moment < ready:
+                trip, why = (CREDIT_STALL, _CREDIT_CAUSE) if dep_kind[best] == CREDIT else (BATCH_WAIT, _BATCH_CAUSE)
+                other = f if f >= 0 and request[f] != own else -1
+                _emit(out, state, x, span[x], trip, why, max(moment, low), ready, other)
+            if f < 0 or moment <= low:
+                break
+            through = not dep_at_start[best]
+            x = f
+        if not len(out):
+            ptr[path + 1] = -state[0]

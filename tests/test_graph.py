@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from typing import Any
 
 import pytest
@@ -93,7 +94,7 @@ def test_a_missing_or_broken_file_is_named(tmp_path: Any) -> None:
 @given(st.integers(2, 7), st.data())
 def test_random_layered_graphs_order_every_edge_forward(n: int, data: st.DataObject) -> None:
     names = [f"s{i}" for i in range(n)]
-    edges = [("client", names[0])] + list(zip(names, names[1:], strict=False)) + [(names[-1], "client")]
+    edges = [("client", names[0])] + list(itertools.pairwise(names)) + [(names[-1], "client")]
     for i in range(n):
         for j in range(i + 2, n):
             if data.draw(st.booleans()):

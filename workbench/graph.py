@@ -172,9 +172,7 @@ class StageGraph:
         for edge in self.edges:
             if edge.source == source and edge.target == target:
                 return edge
-        raise UsageError(
-            f"one of {[e.name for e in self.edges]}", f"{source}>{target}", where=f"graph {self.name!r}"
-        )
+        raise UsageError(f"one of {[e.name for e in self.edges]}", f"{source}>{target}", where=f"graph {self.name!r}")
 
     def out_edges(self, name: str) -> tuple[Edge, ...]:
         """Edges that leave a stage; more than one is a fork."""
@@ -211,7 +209,12 @@ def from_mapping(data: Mapping[str, Any], *, where: str) -> StageGraph:
     _keys(data, allowed, set(), where)
     stages = []
     for i, row in enumerate(data["stage"]):
-        _keys(row, {"name": str, "role": str, "batch_limit": int, "join": list}, {"batch_limit", "join"}, f"{where}, stage {i}")
+        _keys(
+            row,
+            {"name": str, "role": str, "batch_limit": int, "join": list},
+            {"batch_limit", "join"},
+            f"{where}, stage {i}",
+        )
         stages.append(Stage(row["name"], row["role"], row.get("batch_limit"), tuple(row.get("join", ()))))
     edges = []
     for i, row in enumerate(data["edge"]):

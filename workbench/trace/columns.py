@@ -7,7 +7,9 @@ lays them out, so that nothing is converted a second time; the codes turn into n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -102,18 +104,22 @@ def encode(name: str, rows: Sequence[Row], names: Names) -> bytes:
     ValueError, TypeError, OverflowError
         A value does not fit its column (Arrow's own errors are subclasses of these).
     """
-    columns = recorded_columns(name)
-    flags = bytearray(len(columns))
-    parts: list[bytes | pa.Buffer] = []
+    stored = _stored(name)
+    flags = bytearray(len(stored))
+    parts: list[Any] = [flags, bytes(-len(stored) % ALIGN)]
     _, *by_column = zip(*rows, strict=True)
-    for index, (column, values) in enumerate(zip(columns, by_column, strict=True)):
-        array = _checked(column, pa.array(values, _stored_type(column)), names)
+    for index, (column, values) in enumerate(zip(stored, by_column, strict=True)):
+        array = column.checked(pa.array(values, column.type), names)
         validity, *data = array.buffers()
         if array.null_count:
             flags[index] = 1
-            parts.append(_exact(validity, _bits(len(array))))
-        parts.extend(_exact(buffer, size) for buffer, size in zip(data, _sizes(array), strict=True))
-    return b"".join(_padded([bytes(flags), *parts]))
+            parts += _part(validity, _bits(len(rows)))
+        if column.is_text:
+            parts += _part(data[0], 4 * (len(rows) + 1))
+            parts += _part(data[1], _last_offset(data[0], len(rows)))
+        else:
+            parts += _part(data[0], column.size(len(rows)))
+    return b"".join(parts)
 
 
 def decode(name: str, payload: bytes, rows: int, names: Names, proc: int) -> pa.Table:
@@ -127,81 +133,81 @@ def decode(name: str, payload: bytes, rows: int, names: Names, proc: int) -> pa.
     ValueError
         The payload does not hold `rows` valid rows of this table.
     """
-    columns = recorded_columns(name)
+    stored = _stored(name)
     cursor = _Cursor(payload)
-    flags = cursor.take(len(columns)).to_pybytes()
+    flags = cursor.take(len(stored)).to_pybytes()
     decoded = {
-        column.name: _checked(column, _read(column, cursor, rows, bool(flag)), names)
-        for column, flag in zip(columns, flags, strict=True)
+        column.name: column.checked(_read(column, cursor, rows, bool(flag)), names)
+        for column, flag in zip(stored, flags, strict=True)
     }
     if cursor.left:
         raise ValueError(f"{cursor.left} bytes after the last column")
+    for column in stored:
+        if column.dictionary is not None:
+            decoded[column.name] = pc.take(pa.array(names[column.dictionary], pa.string()), decoded[column.name])
+    if "proc" in TABLES[name].names:
+        decoded["proc"] = pa.repeat(pa.scalar(proc, pa.int16()), rows)
     schema = arrow_schema(TABLES[name])
-    arrays = []
-    for column, field in zip(TABLES[name].columns, schema, strict=True):
-        if column.name == "proc":
-            arrays.append(pa.repeat(pa.scalar(proc, pa.int16()), rows))
-            continue
+    return pa.table([decoded[column] for column in schema.names], schema=schema)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """How a column lies in a block: its Arrow type, and the dictionary of its codes if it holds any."""
+
+    name: str
+    type: pa.DataType
+    dictionary: str | None
+    null: bool
+    is_text: bool
+
+    def size(self, rows: int) -> int:
+        """Bytes of the values, for all but text."""
+        return rows * int(self.type.bit_width) // 8 if self.type.bit_width >= 8 else _bits(rows)
+
+    def checked(self, array: pa.Array, names: Names) -> pa.Array:
+        """`array` if it keeps the column's NULL rule and every code is in the dictionary; ValueError if not."""
+        if array.null_count and not self.null:
+            raise ValueError(f"NULL in {self.name}")
+        if self.dictionary is not None and array.null_count < len(array):
+            low, high = pc.min_max(array).values()
+            known = len(names[self.dictionary])
+            if low.as_py() < 0 or high.as_py() >= known:
+                raise ValueError(f"codes {low} to {high} in {self.name}, which has {known} values")
+        return array
+
+
+@functools.cache
+def _stored(name: str) -> tuple[_Stored, ...]:
+    found = []
+    for column in recorded_columns(name):
         dictionary = dictionary_of(column)
-        array = decoded[column.name]
-        if dictionary is not None:
-            array = pc.take(pa.array(names[dictionary], pa.string()), array)
-        arrays.append(array.cast(field.type))
-    return pa.table(arrays, schema=schema)
-
-
-def _stored_type(column: Column) -> pa.DataType:
-    return PLAIN[column.type] if dictionary_of(column) is None else pa.int16()
-
-
-def _checked(column: Column, array: pa.Array, names: Names) -> pa.Array:
-    """`array` if it keeps the column's NULL rule and every code is in the dictionary; ValueError if not."""
-    if array.null_count and not column.null:
-        raise ValueError(f"NULL in {column.name}")
-    dictionary = dictionary_of(column)
-    if dictionary is not None and array.null_count < len(array):
-        low, high = pc.min_max(array).as_py().values()
-        known = names[dictionary]
-        if low < 0 or high >= len(known):
-            raise ValueError(f"code {low if low < 0 else high} in {column.name}, which has {len(known)} values")
-    return array
+        type_ = PLAIN[column.type] if dictionary is None else pa.int16()
+        found.append(_Stored(column.name, type_, dictionary, column.null, type_ == pa.string()))
+    return tuple(found)
 
 
 def _bits(rows: int) -> int:
     return (rows + 7) // 8
 
 
-def _sizes(array: pa.Array) -> Iterable[int]:
-    """Exact byte sizes of the value buffers of an array."""
-    if pa.types.is_boolean(array.type):
-        return (_bits(len(array)),)
-    if pa.types.is_string(array.type):
-        text_bytes = int.from_bytes(array.buffers()[1][4 * len(array) : 4 * len(array) + 4], "little", signed=True)
-        return (4 * (len(array) + 1), text_bytes)
-    return (len(array) * array.type.byte_width,)
+def _last_offset(offsets: pa.Buffer, rows: int) -> int:
+    return int.from_bytes(offsets[4 * rows : 4 * rows + 4], "little", signed=True)
 
 
-def _exact(buffer: pa.Buffer | None, size: int) -> pa.Buffer | bytes:
-    return b"" if buffer is None else buffer.slice(0, size)
+def _part(buffer: pa.Buffer | None, size: int) -> tuple[pa.Buffer | bytes, bytes]:
+    """The first `size` bytes of a buffer, and the padding that follows them."""
+    return b"" if buffer is None else buffer.slice(0, size), bytes(-size % ALIGN)
 
 
-def _padded(parts: Iterable[bytes | pa.Buffer]) -> Iterable[bytes | pa.Buffer]:
-    for part in parts:
-        yield part
-        yield bytes(-len(part) % ALIGN)
-
-
-def _read(column: Column, cursor: _Cursor, rows: int, has_nulls: bool) -> pa.Array:
-    type_ = _stored_type(column)
+def _read(column: _Stored, cursor: _Cursor, rows: int, has_nulls: bool) -> pa.Array:
     validity = cursor.take(_bits(rows)) if has_nulls else None
-    if pa.types.is_string(type_):
+    if column.is_text:
         offsets = cursor.take(4 * (rows + 1))
-        data = [offsets, cursor.take(int.from_bytes(offsets[4 * rows : 4 * rows + 4], "little", signed=True))]
-    elif pa.types.is_boolean(type_):
-        data = [cursor.take(_bits(rows))]
+        data = [offsets, cursor.take(_last_offset(offsets, rows))]
     else:
-        data = [cursor.take(rows * type_.byte_width)]
-    array = pa.Array.from_buffers(type_, rows, [validity, *data])
+        data = [cursor.take(column.size(rows))]
+    array = pa.Array.from_buffers(column.type, rows, [validity, *data])
     array.validate(full=True)
     return array
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 from pathlib import Path
+from typing import Any
 
 PROC = Path("/proc")
 POWERCAP = Path("/sys/class/powercap")
@@ -96,7 +97,14 @@ class _Utilization(ctypes.Structure):
 
 
 class Device:
-    """One NVIDIA device, numbered as CUDA numbers it (``CUDA_VISIBLE_DEVICES`` respected).
+    """One NVIDIA device.
+
+    Parameters
+    ----------
+    index : int
+        Number as CUDA counts, that is, after ``CUDA_VISIBLE_DEVICES``.
+    nvml : optional
+        The loaded library; the driver's own if not given.
 
     Raises
     ------
@@ -104,13 +112,9 @@ class Device:
         NVML, its driver or the device is not there; from the readings, if the part does not offer one.
     """
 
-    def __init__(self, index: int, library: str = NVML_LIBRARY) -> None:
-        self.name = f"cuda:{index}"
+    def __init__(self, index: int, nvml: Any = None) -> None:
         self._handle = ctypes.c_void_p()
-        try:
-            self._nvml = ctypes.CDLL(library)
-        except OSError as error:
-            raise Unreadable(f"{library} cannot be loaded: {error}") from error
+        self._nvml = nvml if nvml is not None else _load_nvml()
         self._nvml.nvmlErrorString.restype = ctypes.c_char_p
         self._call("nvmlInit_v2")
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
@@ -174,6 +178,13 @@ class Device:
             raise Unreadable(f"this NVML has no {function}") from error
         if status:
             raise Unreadable(f"{function}: {self._nvml.nvmlErrorString(status).decode(errors='replace')}")
+
+
+def _load_nvml() -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL(NVML_LIBRARY)
+    except OSError as error:
+        raise Unreadable(f"NVML cannot be loaded: {error}") from error
 
 
 def _text(path: Path) -> str:

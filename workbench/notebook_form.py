@@ -103,7 +103,7 @@ def problems(path: Path) -> list[str]:
     notebook = read(path)
     found: list[str] = []
     if dumps(normalized(notebook)) != path.read_text(encoding="utf-8"):
-        found.append("it carries outputs, unstable ids or stray metadata: run `workbench normalize` on it")
+        found.append("it has outputs, unstable ids or stray metadata: apply workbench.notebook_form.normalize to it")
     cells = notebook["cells"]
     tagged = parameter_cells(notebook)
     if len(tagged) == 1:

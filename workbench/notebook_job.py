@@ -35,6 +35,7 @@ def papermill_path(path: Path) -> str:
     return str(path).replace("{", "{{").replace("}", "}}")
 
 
+# Jobs publish one at a time, so that two makers of one figure cannot both find it free.
 _PUBLISHING = threading.Lock()
 
 

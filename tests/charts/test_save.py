@@ -98,13 +98,13 @@ def test_the_pdf_has_the_printed_size_and_embedded_fonts(tmp_path: Path) -> None
 
 def test_processes_with_other_hash_seeds_and_another_order_write_the_same_bytes(tmp_path: Path) -> None:
     loop = "for name in sys.argv[2:]: save(charts[name], frame, Path(sys.argv[1]) / name, provenance)"
-    orders = [("many", "plain"), ("plain", "many"), ("many", "many", "plain")]
+    orders = [("many", "plain"), ("plain", "many", "many")]
     seen = []
     for seed, names in enumerate(orders):
         python(DRAW + loop, tmp_path / str(seed), *names, PYTHONHASHSEED=str(seed))
         seen.append(digests(tmp_path / str(seed)))
     assert len(seen[0]) == 10
-    assert seen[0] == seen[1] == seen[2]
+    assert seen[0] == seen[1]
 
 
 def test_pdf_objects_are_put_in_order(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ figures: $(BASE) ## TODO | every figure and number from the committed raw data
 	@$(VENV) -m workbench figures
 
 test: lint ## TODO | ruff, mypy and the test suite; the first run installs torch
-	@$(VENV) -m pytest -n $(JOBS) --dist loadfile $(if $(SKIPS),--allowed-skips $(SKIPS)) $(PYTEST_ARGS)
+	@$(VENV) -m pytest -n $(JOBS) --dist loadfile $(if $(SKIPS),--allowed-skips=$(SKIPS)) $(PYTEST_ARGS)
 
 lab: $(BASE) ## 5 s to start | JupyterLab on the notebooks
 	@$(VENV) -m jupyterlab --notebook-dir=notebooks
@@ -72,7 +72,7 @@ weights: $(TEST) ## 5 s | pretrained weights for recording and their tests
 	@$(install-weights)
 
 soak: $(TEST) ## as long as BUDGET | the long tier, resumable: make soak BUDGET=30m
-	@$(VENV) -m pytest -m soak -n $(JOBS) --soak-budget $(or $(BUDGET),30m) $(if $(SKIPS),--allowed-skips $(SKIPS)) $(PYTEST_ARGS) tests
+	@$(VENV) -m pytest -m soak -n $(JOBS) --soak-budget=$(or $(BUDGET),30m) $(if $(SKIPS),--allowed-skips=$(SKIPS)) $(PYTEST_ARGS) tests
 
 paper: figures ## 2 s | paper/main.pdf from the generated numbers and figures; needs LaTeX
 	@command -v latexmk >/dev/null || { echo "latexmk is missing. Debian or Ubuntu: apt-get install --no-install-recommends \

@@ -109,7 +109,11 @@ def encode(name: str, rows: Sequence[Row], names: Names) -> bytes:
     parts: list[Any] = [flags, bytes(-len(stored) % ALIGN)]
     _, *by_column = zip(*rows, strict=True)
     for index, (column, values) in enumerate(zip(stored, by_column, strict=True)):
-        array = column.checked(pa.array(values, column.type), names)
+        array = pa.array(values, column.type)
+        if column.dictionary is not None and not set(values) <= {None, *range(len(names[column.dictionary]))}:
+            raise ValueError(f"a code in {column.name} that is not one of {len(names[column.dictionary])} values")
+        if array.null_count and not column.null:
+            raise ValueError(f"NULL in {column.name}")
         validity, *data = array.buffers()
         if array.null_count:
             flags[index] = 1
@@ -171,9 +175,8 @@ class _Stored:
             raise ValueError(f"NULL in {self.name}")
         if self.dictionary is not None and array.null_count < len(array):
             low, high = pc.min_max(array).values()
-            known = len(names[self.dictionary])
-            if low.as_py() < 0 or high.as_py() >= known:
-                raise ValueError(f"codes {low} to {high} in {self.name}, which has {known} values")
+            if low.as_py() < 0 or high.as_py() >= len(names[self.dictionary]):
+                raise ValueError(f"codes {low} to {high} in {self.name} of {len(names[self.dictionary])} values")
         return array
 
 

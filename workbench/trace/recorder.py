@@ -22,9 +22,9 @@ from workbench.trace.writer import WRITER_LIMIT, Stream, Writer
 
 __all__ = ["ProcInfo", "Recorder", "RecorderStatistics"]
 
-# Rows per block. Packing one takes about half a millisecond in many short steps, so that the interpreter lock is never
-# held for long beside the threads that are being measured.
-BLOCK_ROWS = 1024
+# Rows per block. The interpreter lock is held while one is packed, about 0.3 ms, and given up while it is written:
+# measured threads never wait longer for a flush. Twice the rows would cost 15 % less CPU and double the wait.
+BLOCK_ROWS = 512
 CLOCK_INTERVAL_NS = 10 * 1_000_000_000
 
 Statistics = Mapping[str, Any]

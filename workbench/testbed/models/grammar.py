@@ -16,8 +16,8 @@ _SAY, _ANSWER = "Say: {}.", "You said:"
 class DigitGrammar:
     """Closed vocabulary of a thinker that reads digits aloud: ``" three, one, four."``.
 
-    The model chooses the digits; commas and the final period follow from how many are asked for, so that the length of a
-    reply is a property of the request and not of the model.
+    The model chooses the digits; commas and the final period follow from how many are asked for, so that the length of
+    a reply is a property of the request and not of the model.
 
     Parameters
     ----------

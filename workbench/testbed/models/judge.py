@@ -41,8 +41,9 @@ def edits(reference: Sequence[str], heard: Sequence[str]) -> int:
     for count, expected in enumerate(reference, 1):
         diagonal, row[0] = row[0], count
         for position, word in enumerate(heard, 1):
-            diagonal, row[position] = row[position], min(
-                row[position] + 1, row[position - 1] + 1, diagonal + (expected != word)
+            diagonal, row[position] = (
+                row[position],
+                min(row[position] + 1, row[position - 1] + 1, diagonal + (expected != word)),
             )
     return row[-1]
 

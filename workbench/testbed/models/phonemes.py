@@ -7,6 +7,7 @@ lines of JSON; nothing of it is imported here. Digit phrases need neither it nor
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import select
@@ -109,7 +110,8 @@ class EspeakProcess:
         return self._read(deadline_s)
 
     def _read(self, deadline_s: float) -> dict[str, list[str]]:
-        assert self._process is not None and self._process.stdout is not None
+        assert self._process is not None
+        assert self._process.stdout is not None
         pipe = self._process.stdout.fileno()
         while b"\n" not in self._unread:
             ready, _, _ = select.select([pipe], [], [], max(0.0, deadline_s - time.monotonic()))
@@ -136,10 +138,8 @@ class EspeakProcess:
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
                     # What was buffered for a process that died cannot be delivered any more.
-                    try:
+                    with contextlib.suppress(BrokenPipeError):
                         pipe.close()
-                    except BrokenPipeError:
-                        pass
 
 
 class Phonemes:
@@ -148,8 +148,8 @@ class Phonemes:
     Parameters
     ----------
     alphabet : mapping of str to ids, optional
-        Phoneme alphabet of the voice (``json.loads`` of ``weights.load("voice")["phonemes"]``). Only needed for text other
-        than digits.
+        Phoneme alphabet of the voice, the JSON in ``weights.load("voice")["phonemes"]``. Needed for text that is not
+        digits.
     process : EspeakProcess, optional
         Phonemizer for text other than digits.
 

@@ -10,6 +10,7 @@ import sys
 
 
 def main() -> None:
+    """Answer lines until the input ends."""
     try:
         from piper.phonemize_espeak import EspeakPhonemizer
 
@@ -21,7 +22,7 @@ def main() -> None:
     for line in sys.stdin:
         try:
             sentences = phonemizer.phonemize("en-us", json.loads(line)["text"])
-            answer = {"phonemes": [phoneme for sentence in sentences for phoneme in sentence]}
+            answer: dict[str, object] = {"phonemes": [phoneme for sentence in sentences for phoneme in sentence]}
         except Exception as error:
             answer = {"error": f"{type(error).__name__}: {error}"}
         print(json.dumps(answer), flush=True)

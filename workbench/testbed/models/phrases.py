@@ -61,7 +61,7 @@ class PhraseSplitter:
         return phrases
 
     def _take(self, *, at_end: bool) -> list[str]:
-        phrases = []
+        phrases = list[str]()
         while True:
             self._rest = self._rest.lstrip()
             end = next((at for at, char in enumerate(self._rest) if char.isspace()), None)

@@ -93,7 +93,7 @@ class Codebooks:
         )
 
     def encode(self, latent: Tensor) -> Tensor:
-        """Codes of a latent: (frames, channels) to int64 (frames // stack, count). Frames that fill no stack are lost."""
+        """Codes of a latent: (frames, channels) to int64 (frames // stack, count); frames of half a stack are lost."""
         rest = (_stacked(latent, self.stack) - self.mean) @ self.basis.T
         codes = []
         for book in self.books:

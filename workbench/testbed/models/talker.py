@@ -1,13 +1,12 @@
 """The talker stage: an autoregressive transducer from phonemes to codec tokens, stepped over slots.
 
-Each step of a phrase sees the encoding of the phoneme it is on, its own previous codes and how long it has been there; it
-emits one frame of codes and how many phonemes to advance. The phrase is over when the phonemes are used up. Attention
-reaches back over a sliding window, so that the state of a slot has a fixed size.
+Each step of a phrase sees the encoding of the phoneme it is on, its own previous codes and how long it has been there;
+it emits one frame of codes and how many phonemes to advance. The phrase is over when the phonemes are used up.
+Attention reaches back over a sliding window, so that the state of a slot has a fixed size.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -76,7 +75,8 @@ class _Block(nn.Module):
 
     def feed(self, x: Tensor, attended: Tensor) -> Tensor:
         x = x + self.out(attended)
-        return x + self.down(F.gelu(self.up(self.ffn_norm(x))))
+        hidden: Tensor = self.down(F.gelu(self.up(self.ffn_norm(x))))
+        return x + hidden
 
 
 class TalkerNet(nn.Module):
@@ -99,19 +99,21 @@ class TalkerNet(nn.Module):
 
     def encode(self, ids: Tensor, keep: Tensor) -> Tensor:
         """Phoneme encodings (rows, phonemes, width); `keep` is 1.0 for phonemes and 0.0 for padding."""
-        x = (self.phoneme(ids) * keep[..., None]).transpose(1, 2)
+        x: Tensor = (self.phoneme(ids) * keep[..., None]).transpose(1, 2)
         for conv in (self.near, self.far):
             x = (x + F.gelu(conv(x))) * keep[:, None]
         return x.transpose(1, 2)
 
     def embed(self, at_phoneme: Tensor, codes: Tensor, stay: Tensor) -> Tensor:
         """Input of a step: its phoneme's encoding, the previous codes (..., codebooks), steps on this phoneme."""
-        x = at_phoneme + self.stay(stay)
+        x: Tensor = at_phoneme + self.stay(stay)
         for index, table in enumerate(self.code):
             x = x + table(codes[..., index])
         return x
 
-    def forward(self, ids: Tensor, keep: Tensor, at: Tensor, before: Tensor, stay: Tensor, codes: Tensor) -> list[Tensor]:
+    def forward(
+        self, ids: Tensor, keep: Tensor, at: Tensor, before: Tensor, stay: Tensor, codes: Tensor
+    ) -> list[Tensor]:
         """Logits of all steps of whole phrases: one tensor per codebook, then the advance."""
         dims = self.dims
         rows, steps = at.shape
@@ -304,11 +306,6 @@ def save_talker(path: Path, net: TalkerNet, codebooks: Codebooks, provenance: di
     meta = json.dumps({"dims": asdict(net.dims), "stack": codebooks.stack}, sort_keys=True)
     np.savez_compressed(path, allow_pickle=False, meta=np.frombuffer(meta.encode(), np.uint8), **arrays)
     path.with_suffix(".json").write_text(json.dumps(provenance, indent=2, sort_keys=True) + "\n")
-
-
-def asset_revision() -> str:
-    """The trained talker that comes with the package: its name and the first 12 hex digits of its SHA-256."""
-    return f"talker sha256:{hashlib.sha256(ASSET.read_bytes()).hexdigest()[:12]}"
 
 
 def load_talker(path: Path = ASSET) -> tuple[TalkerNet, Codebooks]:

@@ -138,9 +138,7 @@ class Thinker:
         self._embedding = weights["token_embd.weight"].to(self.device, dtype)
         self._norm = weights["output_norm.weight"].to(self.device, dtype)
         self._blocks = [_Block(weights, layer, self.device, dtype) for layer in range(dims.layers)]
-        frequencies = dims.rope_base ** (
-            -torch.arange(0, dims.head_width, 2, dtype=torch.float64) / dims.head_width
-        )
+        frequencies = dims.rope_base ** (-torch.arange(0, dims.head_width, 2, dtype=torch.float64) / dims.head_width)
         angles = torch.outer(torch.arange(max_tokens, dtype=torch.float64), frequencies)
         self._cos = angles.cos().to(self.device, dtype)
         self._sin = angles.sin().to(self.device, dtype)
@@ -253,7 +251,7 @@ class Thinker:
             values[rows, :, at] = v
             # The query heads that share a key head stand in the place of query positions: no copy of keys per head.
             attended = F.scaled_dot_product_attention(
-                q.unflatten(1, (self.dims.kv_heads, -1)),  # type: ignore[no-untyped-call]
+                q.reshape(len(slots), self.dims.kv_heads, -1, self.dims.head_width),
                 keys[:, :, :span].index_select(0, rows),
                 values[:, :, :span].index_select(0, rows),
                 attn_mask=visible,

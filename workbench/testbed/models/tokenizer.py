@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Protocol
 
 from workbench.errors import UsageError
@@ -91,7 +92,7 @@ class BpeTokenizer:
     --------
     >>> letters = byte_letters()
     >>> tokenizer = BpeTokenizer([*letters, "hi", "<end>"], ["h i"], ["<end>"], "<end>", "<end>")
-    >>> tokenizer.encode("hi!<end>"), tokenizer.decode([256, 33])
+    >>> tokenizer.encode("hi!<end>"), tokenizer.decode([256, 66])
     ([256, 33, 257], 'hiB')
     """
 
@@ -132,7 +133,7 @@ class BpeTokenizer:
     def _merge(self, piece: str) -> tuple[int, ...]:
         parts = [self._letters[value] for value in piece.encode("utf-8", "surrogatepass")]
         while len(parts) > 1:
-            ranked = [(self._ranks.get(pair), at) for at, pair in enumerate(zip(parts, parts[1:], strict=False))]
+            ranked = [(self._ranks.get(pair), at) for at, pair in enumerate(pairwise(parts))]
             known = [(rank, at) for rank, at in ranked if rank is not None]
             if not known:
                 break

@@ -12,7 +12,7 @@ import pytest
 from workbench.errors import DataIntegrityError, MissingPrerequisite
 from workbench.testbed import weights
 from workbench.testbed.models import phonemes as module
-from workbench.testbed.models.phonemes import EspeakProcess, PhonemizerFailed, Phonemes, digit_table
+from workbench.testbed.models.phonemes import EspeakProcess, Phonemes, PhonemizerFailed, digit_table
 
 CHILD = """
 import json, sys

@@ -94,7 +94,7 @@ def test_every_phrase_ends() -> None:
     for seed in range(5):
         net = random_talker(TWIN_DIMS, seed)
         with torch.no_grad():
-            net.advance.bias[0] = 100.0  # a talker that never wants to move on
+            net.advance.bias[0] += 100.0  # a talker that never wants to move on
         assert len(alone(net, [5] * 10)) == 10 * TWIN_DIMS.longest_stay
 
 

@@ -7,6 +7,7 @@ Attention reaches back over a sliding window, so that the state of a slot has a 
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -291,21 +292,28 @@ class Talker:
 
 
 def random_talker(dims: TalkerDims, seed: int) -> TalkerNet:
-    """A random-init twin: same shape and cost, speaks noise of random length."""
+    """A random-init twin: same shape and cost, speaks noise at about the pace of people.
+
+    Only its advance is tamed, to at most 3 phonemes a step: digit words then take some ten frames, as trained.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return TalkerNet(dims)
+        net = TalkerNet(dims)
+    with torch.no_grad():
+        net.advance.bias[4:] -= 100.0
+    return net
 
 
 def save_talker(path: Path, net: TalkerNet, codebooks: Codebooks, provenance: dict[str, object]) -> None:
-    """Write parameters and codebooks in half precision, and `provenance` beside them as JSON."""
+    """Write parameters and codebooks in half precision, and `provenance` with the file's SHA-256 beside it as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     arrays = {f"net.{name}": value.detach().half().numpy() for name, value in net.state_dict().items()}
     for name in ("books", "basis", "mean"):
         arrays[f"rvq.{name}"] = getattr(codebooks, name).half().numpy()
     meta = json.dumps({"dims": asdict(net.dims), "stack": codebooks.stack}, sort_keys=True)
     np.savez_compressed(path, allow_pickle=False, meta=np.frombuffer(meta.encode(), np.uint8), **arrays)
-    path.with_suffix(".json").write_text(json.dumps(provenance, indent=2, sort_keys=True) + "\n")
+    said = provenance | {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+    path.with_suffix(".json").write_text(json.dumps(said, indent=2, sort_keys=True) + "\n")
 
 
 def load_talker(path: Path = ASSET) -> tuple[TalkerNet, Codebooks]:

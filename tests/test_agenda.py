@@ -83,14 +83,16 @@ def checkout(tmp_path: Path) -> Path:
         "workbench/stats/__init__.py": "",
         "workbench/stats/noise.py": "FLOOR: int = 1\nMORE = 2\ndef floor() -> None: ...\n",
         "workbench/graphs/t1.toml": "",
+        "workbench/studies/joint.py": "",
         "data/raw/light-a/manifest.json": "{}",
         "docs/page.md": "# A page\n\n## What it cannot show (yet)\n",
         "notebooks/01_x.ipynb": json.dumps(
             {
+                "nbformat": 4,
                 "cells": [
                     {"cell_type": "markdown", "source": ["told 'told'"]},
                     {"cell_type": "code", "source": ["x = 1\n", "save(chart, frame, 'figures/drawn', inputs)"]},
-                ]
+                ],
             }
         ),
     }.items():
@@ -242,6 +244,8 @@ def test_a_folder_without_ledger_is_refused(tmp_path: Path) -> None:
         ("figure:raw", "no notebook that draws raw"),
         ("graph:t1", ""),
         ("graph:t9", "no file workbench/graphs/t9.toml"),
+        ("study:joint", ""),
+        ("study:other", "no file workbench/studies/other.py"),
         ("run:light-a", ""),
         ("run:light-b", "no file data/raw/light-b/manifest.json"),
         ("doc:docs/page.md", ""),

@@ -8,7 +8,6 @@ here imports what a target names: files are looked at, not run.
 from __future__ import annotations
 
 import ast
-import json
 import re
 import textwrap
 import tomllib
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from workbench import notebook_form
 from workbench.errors import DataIntegrityError, UsageError
 from workbench.schema.tables import TABLES
 
@@ -220,8 +220,8 @@ def _test(checkout: Checkout, name: str) -> str:
 def _figure(checkout: Checkout, name: str) -> str:
     quoted = re.compile(rf"""["'](?:[^"'\s]*/)?{re.escape(name)}["']""")
     for path in sorted((checkout.root / "notebooks").glob("*.ipynb")):
-        cells = json.loads(path.read_text("utf-8"))["cells"]
-        if any(quoted.search("".join(cell["source"])) for cell in cells if cell["cell_type"] == "code"):
+        code = (cell for cell in notebook_form.read(path)["cells"] if cell["cell_type"] == "code")
+        if any(quoted.search(notebook_form.source(cell)) for cell in code):
             return ""
     return f"no notebook that draws {name}"
 
@@ -244,6 +244,7 @@ RESOLVERS: dict[str, Callable[[Checkout, str], str]] = {
     "notebook": _file("notebooks/{}.ipynb"),
     "figure": _figure,
     "graph": _file("workbench/graphs/{}.toml"),
+    "study": _file("workbench/studies/{}.py"),
     "run": _file("data/raw/{}/manifest.json"),
     "doc": _doc,
 }
@@ -333,11 +334,10 @@ def coverage(root: Path) -> Coverage:
     ledger = load(root)
     checkout = Checkout(root)
     lacks = []
-    for entry in ledger.entries:
-        for target in entry.served:
-            scheme, _, name = target.partition(":")
-            if lack := RESOLVERS[scheme](checkout, name):
-                lacks.append(f"{entry.id} -> {target}: {lack}")
+    for entry, target in ((entry, target) for entry in ledger.entries for target in entry.served):
+        scheme, _, name = target.partition(":")
+        if lack := RESOLVERS[scheme](checkout, name):
+            lacks.append(f"{entry.id} -> {target}: {lack}")
     if lacks:
         more = f"; and {len(lacks) - 5} more" if len(lacks) > 5 else ""
         raise DataIntegrityError(

@@ -334,7 +334,7 @@ def coverage(root: Path) -> Coverage:
     ledger = load(root)
     checkout = Checkout(root)
     lacks = []
-    for entry, target in ((entry, target) for entry in ledger.entries for target in entry.served):
+    for entry, target in ((row, name) for row in ledger.entries for name in row.served):
         scheme, _, name = target.partition(":")
         if lack := RESOLVERS[scheme](checkout, name):
             lacks.append(f"{entry.id} -> {target}: {lack}")

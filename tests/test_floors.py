@@ -24,8 +24,8 @@ FLOORS: tuple[frozenset[str], ...] = (
     frozenset({"studies"}),
     frozenset({"", "__main__", "agenda", "cli", "notebook", "notebook_form", "notebook_job"}),
 )
-# Neighbors on one floor: the graph is written in the vocabulary of the tables.
-NEIGHBORS = frozenset({("graph", "schema")})
+# Neighbors on one floor: graphs and charts speak the vocabulary of the tables.
+NEIGHBORS = frozenset({("graph", "schema"), ("charts", "schema")})
 
 # What must run on a machine that has nothing but these packages and the standard library.
 BARE = (

@@ -181,11 +181,12 @@ class Code2Wav:
     dims : VocoderDims
         Shape of the decoder.
     weights : mapping of str to Tensor
-        Parameters by the names of ``dims.shapes()``; see :func:`random_weights` and ``weights.load_vocoder``.
+        Parameters by the names of ``dims.shapes()``; see :func:`random_weights` and ``weights.load``.
     slots : int
         Streams that can be open at once.
     device, dtype : optional
-        Where and in which precision to compute; state has the same dtype.
+        Where and in which precision to compute; state has the same dtype. On a CUDA device streaming is exact only with
+        ``torch.backends.cudnn.allow_tf32`` off, which is not torch's default.
 
     Attributes
     ----------

@@ -15,7 +15,7 @@ def main() -> None:
         from piper.phonemize_espeak import EspeakPhonemizer
 
         phonemizer = EspeakPhonemizer()
-    except Exception as error:
+    except Exception as error:  # whatever is wrong with the package, the parent must hear of it
         print(json.dumps({"error": f"{type(error).__name__}: {error}"}), flush=True)
         return
     print(json.dumps({"ready": importlib.metadata.version("piper-tts")}), flush=True)
@@ -23,7 +23,7 @@ def main() -> None:
         try:
             sentences = phonemizer.phonemize("en-us", json.loads(line)["text"])
             answer: dict[str, object] = {"phonemes": [phoneme for sentence in sentences for phoneme in sentence]}
-        except Exception as error:
+        except Exception as error:  # one bad text must not end the process
             answer = {"error": f"{type(error).__name__}: {error}"}
         print(json.dumps(answer), flush=True)
 

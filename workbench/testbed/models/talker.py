@@ -12,6 +12,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -332,5 +333,5 @@ def load_talker(path: Path = ASSET) -> tuple[TalkerNet, Codebooks]:
         tensors = {name: torch.from_numpy(value).float() for name, value in arrays.items()}
         net.load_state_dict({name[4:]: value for name, value in tensors.items() if name.startswith("net.")})
         return net.eval(), Codebooks(tensors["rvq.books"], tensors["rvq.basis"], tensors["rvq.mean"], meta["stack"])
-    except Exception as error:
+    except (OSError, EOFError, KeyError, RuntimeError, TypeError, ValueError, UsageError, BadZipFile) as error:
         raise DataIntegrityError("a talker file", f"{type(error).__name__}: {error}", where=str(path)) from error

@@ -100,7 +100,7 @@ class Thinker:
     dims : ThinkerDims
         Shape of the model.
     weights : mapping of str to Tensor
-        Parameters by the names of ``dims.shapes()``; see :func:`random_weights` and ``weights.load_thinker``.
+        Parameters by the names of ``dims.shapes()``; see :func:`random_weights` and ``weights.load``.
     slots : int
         Requests that can hold a KV cache at once.
     max_tokens : int

@@ -23,6 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from workbench.errors import UsageError
 from workbench.testbed import weights
 from workbench.testbed.models import phonemes
 from workbench.testbed.models.code2wav import Code2Wav, VocoderDims
@@ -136,15 +137,18 @@ def example(ids: list[int], durations: Sequence[int], codes: Tensor, dims: Talke
     stay = np.zeros(len(at), np.int64)
     for step in range(1, len(at)):
         stay[step] = stay[step - 1] + 1 if at[step] == at[step - 1] else 0
-    if advance.max() >= dims.advances:
-        # A long jump is spread over the next frames by clipping; the last phoneme is reached one step later.
-        advance = advance.clip(max=dims.advances - 1)
+    if advance.max() >= dims.advances or stay.max() >= dims.longest_stay:
+        raise UsageError(
+            f"at most {dims.advances - 1} phonemes a step and {dims.longest_stay} steps a phoneme",
+            f"{advance.max()} and {stay.max() + 1}",
+            where="timing of a training phrase",
+        )
     return Example(
         ids,
         torch.from_numpy(at.copy()),
         codes,
         torch.from_numpy(advance.copy()),
-        torch.from_numpy(stay.clip(max=dims.longest_stay - 1)),
+        torch.from_numpy(stay),
     )
 
 
@@ -220,7 +224,7 @@ def measure(path: Path, texts: Sequence[str]) -> tuple[float, int]:
 
 def build(path: Path, recipe: Recipe, dims: TalkerDims) -> dict[str, object]:
     """Train, save and judge a talker; returns its provenance, which is saved beside it."""
-    begun_s = time.process_time()
+    begun_s, key = time.process_time(), fingerprint(recipe, dims)
     texts, held_out = corpus(recipe)
     teacher, speller = VoiceTeacher(), Phonemes()
     spoken = [(ids, *teacher.latent(ids)) for ids in map(speller.ids, texts)]
@@ -245,12 +249,13 @@ def build(path: Path, recipe: Recipe, dims: TalkerDims) -> dict[str, object]:
     net = train(examples, recipe, dims)
     provenance: dict[str, object] = {
         "recipe": asdict(recipe) | {"dims": asdict(dims)},
-        "fingerprint": fingerprint(recipe, dims),
+        "fingerprint": key,
         "teacher": weights.revisions()["voice"],
         "torch": torch.__version__,
         "parameters": sum(value.numel() for value in net.parameters()),
         "train_cpu_s": round(time.process_time() - begun_s, 1),
-        "license": "Apache-2.0; distilled from speech of the teacher, of which it holds no weights",
+        "license": "Apache-2.0. Learned from speech of the teacher; holds no weights of it. The package of the teacher "
+        "is MIT, its voice data CC0; it was fine-tuned from a voice whose license the package does not state.",
     }
     save_talker(path, net, codebooks, provenance)
     rate, count = measure(path, held_out)

@@ -186,33 +186,33 @@ def read_activities(
         Rows with a known request and a length of at least 0; of the chunks, those that were received.
     violations : list of polars.DataFrame
         Columns VIOLATION_COLUMNS. Codes: ``unknown-request`` and ``reversed`` (both left out of the graph),
-        ``before-arrival`` (starts before its request was due), ``duplicate-id``, ``split-launch`` (members of a batch that
-        differ in interval, stage or replica; each piece becomes a launch).
+        ``before-arrival`` (starts before its request was due), ``split-launch`` (members of a batch that differ in
+        interval, stage or replica; each piece becomes a launch).
     """
     spans, chunks = _of_spans(span, places), _of_chunks(chunk, places)
     columns = {name: np.concatenate((spans[name], chunks[name])) for name in spans}
     number = Finder(requests.request)(columns["request"])
     length = columns["end_ns"] - columns["start_ns"]
+    strange, negative = np.flatnonzero(number < 0), np.flatnonzero(length < 0)
     violations = [
-        violation_rows("unknown-request", columns["request"], columns["span"], where=number < 0, excluded=False),
-        violation_rows("reversed", columns["request"], columns["span"], excess_ns=-length, where=length < 0),
+        violation_rows("unknown-request", columns["request"], columns["span"], strange, excluded=False),
+        violation_rows("reversed", columns["request"], columns["span"], negative, excess_ns=-length[negative]),
     ]
-    kept = (number >= 0) & (length >= 0)
-    columns = {name: column[kept] for name, column in columns.items()} | {"request": number[kept]}
+    columns["request"] = number
+    if len(strange) or len(negative):
+        kept = (number >= 0) & (length >= 0)
+        columns = {name: column[kept] for name, column in columns.items()}
     order = _order(columns)
     found = _launched({name: column[order] for name, column in columns.items()})
 
-    request = requests.request[found.request]
     early = requests.scheduled_ns[found.request] - found.start_ns
-    twice = np.zeros(len(found), dtype=np.bool_)
-    twice[Finder(found.span).repeated()] = True
     first_batch = found.batch[found.launch_ptr[:-1]]
     pieces, count = np.unique(first_batch[first_batch >= 0], return_counts=True)
-    split = np.isin(found.batch, pieces[count > 1]) if np.any(count > 1) else np.zeros(len(found), dtype=np.bool_)
+    split = np.flatnonzero(np.isin(found.batch, pieces[count > 1])) if np.any(count > 1) else strange[:0]
+    at = np.flatnonzero(early > 0)
     violations += [
-        violation_rows("before-arrival", request, found.span, excess_ns=early, where=early > 0),
-        violation_rows("duplicate-id", request, found.span, where=twice),
-        violation_rows("split-launch", request, found.span, other=found.batch, where=split),
+        violation_rows("before-arrival", requests.request[found.request], found.span, at, excess_ns=early[at]),
+        violation_rows("split-launch", requests.request[found.request], found.span, split, other=found.batch[split]),
     ]
     return found, violations
 
@@ -221,21 +221,25 @@ def violation_rows(
     code: str,
     request: Ints,
     span: Ints,
+    at: Ints,
     *,
-    where: Bools,
     other: Ints | None = None,
     excess_ns: Ints | None = None,
     excluded: bool = True,
 ) -> pl.DataFrame:
-    """Rows of the violations frame for the positions `where`; `excluded` says whether the request leaves the analysis."""
-    at = np.flatnonzero(where)
+    """Rows of the violations frame.
+
+    `request` and `span` are read at the positions `at`; `other` and `excess_ns` have one value per row. `excluded` says
+    whether the request leaves the analysis.
+    """
+    nothing = pl.repeat(None, len(at), dtype=pl.Int64, eager=True)
     return pl.DataFrame(
         {
             "code": pl.repeat(code, len(at), eager=True),
             "request": request[at],
             "span": span[at],
-            "other": pl.repeat(None, len(at), dtype=pl.Int64, eager=True) if other is None else other[at],
-            "excess_ns": pl.repeat(None, len(at), dtype=pl.Int64, eager=True) if excess_ns is None else excess_ns[at],
+            "other": nothing if other is None else other,
+            "excess_ns": nothing if excess_ns is None else excess_ns,
             "excluded": pl.repeat(excluded, len(at), eager=True),
         },
         schema=VIOLATION_COLUMNS,
@@ -270,11 +274,11 @@ def _of_spans(span: pl.DataFrame, places: Places) -> dict[str, Ints]:
     return {
         "span": whole(rows, "span", "span"),
         "request": whole(rows, "request", "span"),
-        "epoch": whole(rows, "epoch", "span"),
-        "chunk": whole(rows, "chunk", "span"),
+        "epoch": whole(rows, "epoch", "span").astype(np.int16),
+        "chunk": whole(rows, "chunk", "span").astype(np.int32),
         "stage": stage[work],
         "edge": absent.astype(np.int16),
-        "replica": whole(rows, "replica", "span"),
+        "replica": whole(rows, "replica", "span").astype(np.int16),
         "kind": kind[work],
         "cause": codes(rows, "cause", CAUSE, "span"),
         "start_ns": whole(rows, "start_ns", "span"),
@@ -301,11 +305,11 @@ def _of_chunks(chunk: pl.DataFrame, places: Places) -> dict[str, Ints]:
     return {
         "span": whole(rows, "span", "chunk"),
         "request": whole(rows, "request", "chunk"),
-        "epoch": whole(rows, "epoch", "chunk"),
-        "chunk": whole(rows, "seq", "chunk"),
+        "epoch": whole(rows, "epoch", "chunk").astype(np.int16),
+        "chunk": whole(rows, "seq", "chunk").astype(np.int32),
         "stage": places.source[edge],
         "edge": edge,
-        "replica": absent,
+        "replica": absent.astype(np.int16),
         "kind": np.where(client, DELIVER, TRANSFER).astype(np.int16),
         "cause": absent.astype(np.int16),
         "start_ns": whole(rows, "sent_ns", "chunk"),

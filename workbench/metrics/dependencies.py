@@ -32,7 +32,7 @@ class Dependencies:
         Offsets.
     source : int64
         Activity that is waited for; -1 is the arrival of x's own request.
-    kind : int64
+    kind : int8
         DATA, STATE, CREDIT, RESOURCE (the end of the whole launch of `source`) or BATCH (a last member or a timer).
     at_start : bool
         Whether `source` releases x by its start.
@@ -46,197 +46,159 @@ class Dependencies:
     at_start: Bools
     offset_ns: Ints
 
+    def target(self) -> Ints:
+        """Activity of every entry."""
+        return np.repeat(np.arange(len(self.ptr) - 1), np.diff(self.ptr))
 
-@dataclass(frozen=True, slots=True)
-class _Flat:
-    """Dependencies in no order, with the activity they belong to."""
-
-    target: Ints
-    source: Ints
-    kind: Ints
-    at_start: Bools
-    offset_ns: Ints
-
-    def chosen(self, mask: Bools) -> _Flat:
-        return _Flat(*(getattr(self, name)[mask] for name in self.__slots__))
-
-    def moment_ns(self, activities: Activities) -> Ints:
-        s = np.maximum(self.source, 0)
-        return np.where(self.at_start, activities.start_ns[s], activities.end_ns[s]) + self.offset_ns
+    def without(self, wrong: Bools) -> Dependencies:
+        """The dependencies less the entries `wrong`."""
+        ptr = np.insert(np.cumsum(~wrong), 0, 0)[self.ptr]
+        return Dependencies(ptr, *(getattr(self, name)[~wrong] for name in self.__slots__ if name != "ptr"))
 
 
 @dataclass(frozen=True, slots=True)
-class Linked:
-    """Dependencies of `activities` and what follows from them.
+class Replicas:
+    """What ran on a launch's replica before it.
 
     Attributes
     ----------
-    dependencies : Dependencies
-        Without those that contradict the recording.
-    lag_ns : int64, length n_launches
-        Start of the launch minus the latest dependency of all its members.
+    before : int64, length n_launches
+        Launch that freed the replica last, -1 if there is none or it had not ended.
     busy : bool, length n_launches
-        Whether another launch ran on the same replica when this one started: its lag then is not the host's alone.
-    rooted : bool, length n_activities
-        Whether the activity needs no other cause than the arrival of its request.
-    violations : list of polars.DataFrame
-        Columns VIOLATION_COLUMNS. Codes: ``negative-lag``, ``cycle``; not excluding: ``unknown-producer``,
-        ``unknown-consumer``, ``unknown-cause`` (the id names no activity).
+        Whether another launch still ran on the replica when this one started.
     """
 
-    dependencies: Dependencies
-    lag_ns: Ints
+    before: Ints
     busy: Bools
-    rooted: Bools
-    violations: list[pl.DataFrame]
+
+    @classmethod
+    def of(cls, activities: Activities) -> Replicas:
+        """Look back along every (stage, replica)."""
+        first = activities.launch_ptr[:-1]
+        before = np.full(len(first), NONE, dtype=np.int64)
+        busy = np.zeros(len(first), dtype=np.bool_)
+        work = np.flatnonzero((activities.edge[first] < 0) & (activities.kind[first] != HOST))
+        if len(work):
+            replica = activities.replica[first[work]].astype(np.int64)
+            place = activities.stage[first[work]] * (replica.max() + 1) + replica
+            ptr, order = grouped(place, int(place.max()) + 1)
+            _look_back(ptr, work[order], activities.start_ns[first], activities.end_ns[first], before, busy)
+        return cls(before, busy)
 
 
-def levels(activities: Activities, flat: _Flat) -> Ints | None:
+def collect(
+    activities: Activities, waits: Waits, chains: Chains, links: Links, requests: Requests, replicas: Replicas
+) -> Dependencies:
+    """All dependencies that the recording states or implies, contradictions included."""
+    everyone = np.arange(len(activities))
+    fed = np.flatnonzero(links.consumer >= 0)
+    input_ptr, position = grouped(links.consumer[fed], len(activities))
+    state = chains.predecessor(activities)
+    before = replicas.before[activities.launch]
+    resource = np.where(before >= 0, activities.launch_ptr[before], NONE) if len(before) else before
+
+    kind_of = np.full(len(CAUSE_CODE), NONE, dtype=np.int8)
+    for name, kind in _OF_CAUSE.items():
+        kind_of[CAUSE_CODE[name]] = kind
+    # The cause that a service names counts where it says more than its inputs, its chain and its replica do already.
+    named, cause = links.cause, activities.cause
+    told = (
+        ((cause == CAUSE_CODE["data"]) & (links.consumer[named] != everyone))
+        | ((cause == CAUSE_CODE["state"]) & (named != state))
+        | ((cause == CAUSE_CODE["resource"]) & (activities.launch[named] != before))
+        | (cause == CAUSE_CODE["retry"])
+    )
+    named = np.where(told, named, NONE)
+
+    arguments = (
+        input_ptr, fed[position], links.producer, state, resource, named, kind_of[activities.cause],
+        activities.launch, activities.launch_ptr, activities.start_ns, activities.end_ns, activities.span,
+        requests.scheduled_ns[activities.request],
+        waits.ptr, waits.start_ns, waits.end_ns, waits.explained, waits.cause == CAUSE_CODE["timer"],
+        kind_of[waits.cause], waits.source, waits.at_start, waits.offset_ns,
+    )  # fmt: skip
+    ptr = np.zeros(len(activities) + 1, dtype=np.int64)
+    found = Dependencies(ptr, *(np.empty(0, dtype=kind) for kind in (np.int64, np.int8, np.bool_, np.int64)))
+    _collect(*arguments, found.ptr, found.source, found.kind, found.at_start, found.offset_ns)
+    np.cumsum(ptr, out=ptr)
+    sizes = (np.int64, np.int8, np.bool_, np.int64)
+    found = Dependencies(ptr, *(np.empty(int(ptr[-1]), dtype=kind) for kind in sizes))
+    _collect(*arguments, found.ptr, found.source, found.kind, found.at_start, found.offset_ns)
+    return found
+
+
+def levels(activities: Activities, found: Dependencies) -> Ints | None:
     """Rank of each activity among those that start in the same nanosecond, None where the order is right as it is.
 
     Activities of length 0 and releases by a start can depend on each other within one instant; the sort by (start, end)
     cannot know in which direction.
     """
-    source, target = activities.launch[np.maximum(flat.source, 0)], activities.launch[flat.target]
-    if np.all((source < target) | (flat.source < 0)):
+    known = found.source >= 0
+    source, target = activities.launch[found.source], activities.launch[found.target()]
+    if np.all((source < target) | ~known):
         return None
     first = activities.launch_ptr[:-1]
     start = activities.start_ns[first]
-    instant = (flat.source >= 0) & (start[source] == start[target]) & (source != target)
-    source, target = source[instant], target[instant]
+    instant = known & (start[source] == start[target]) & (source != target)
     level = np.zeros(len(first), dtype=np.int64)
-    ptr, order = grouped(source, len(first))
-    _rank(ptr, target[order], level)
+    ptr, order = grouped(source[instant], len(first))
+    _rank(ptr, target[instant][order], level)
     return level[activities.launch]
 
 
-def collect(activities: Activities, waits: Waits, chains: Chains, links: Links, requests: Requests) -> _Flat:
-    """All dependencies that the recording states or implies."""
-    request = activities.request
-    before = chains.predecessor(activities)
-    launch_before, _ = launches_before(activities)
-    replica_before = launch_before[activities.launch]
-    everyone = np.arange(len(activities))
-    parts = [
-        _simple(everyone, links.producer, DATA),
-        _simple(links.consumer, np.where(links.consumer >= 0, everyone, NONE), DATA),
-        _simple(everyone, before, STATE),
-        _simple(everyone, np.where(replica_before >= 0, activities.launch_ptr[replica_before], NONE), RESOURCE),
-    ]
-    named = links.cause
-    n = np.maximum(named, 0)
-    for name, known in (
-        ("data", links.consumer[n] == everyone),
-        ("state", named == before),
-        ("resource", activities.launch[n] == replica_before),
-        ("retry", np.zeros(len(activities), dtype=np.bool_)),
-    ):
-        fresh = (activities.cause == CAUSE_CODE[name]) & (named >= 0) & ~known
-        parts.append(_simple(everyone, np.where(fresh, named, NONE), _OF_CAUSE[name]))
-    target = np.repeat(everyone, np.diff(waits.ptr))
-    sound = waits.explained & (waits.end_ns <= activities.start_ns[target])
-    kind = np.full(len(CAUSE_CODE), NONE, dtype=np.int64)
-    for name, number in _OF_CAUSE.items():
-        kind[CAUSE_CODE[name]] = number
-    kind = kind[waits.cause]
-    known = (kind == RESOURCE) & (activities.launch[np.maximum(waits.source, 0)] == replica_before[target])
-    told = sound & (waits.source >= 0) & (kind >= 0) & ~known
-    parts.append(_Flat(target[told], waits.source[told], kind[told], waits.at_start[told], waits.offset_ns[told]))
-    flat = _joined(parts)
-    timed = np.flatnonzero(sound & (waits.cause == CAUSE_CODE["timer"]))
-    return _joined([flat, _timers(activities, waits, target, timed, flat, requests.scheduled_ns[request])])
+def check(
+    activities: Activities, found: Dependencies, links: Links, requests: Requests
+) -> tuple[Dependencies, list[pl.DataFrame]]:
+    """Leave out the dependencies that contradict the recording.
 
-
-def link(activities: Activities, flat: _Flat, links: Links, places: Places, requests: Requests) -> Linked:
-    """Check the dependencies against the recording, index them by activity and derive lags."""
-    request, launch = requests.request[activities.request], activities.launch
-    excess = flat.moment_ns(activities) - activities.start_ns[flat.target]
-    late = (flat.source >= 0) & (excess > 0)
-    circle = ~late & (flat.source >= 0) & (launch[np.maximum(flat.source, 0)] >= launch[flat.target])
-    owner, span = request[flat.target], activities.span[flat.target]
-    other = activities.span[np.maximum(flat.source, 0)] if len(activities) else flat.source
-    violations = [
-        violation_rows("negative-lag", owner, span, other=other, excess_ns=excess, where=late),
-        violation_rows("cycle", owner, span, other=other, where=circle),
-    ]
-    for code, named, found in (
+    Returns
+    -------
+    dependencies : Dependencies
+        Those that hold.
+    violations : list of polars.DataFrame
+        Columns VIOLATION_COLUMNS. Codes: ``duplicate-id``, ``negative-lag`` (a dependency ended after the start),
+        ``cycle``; and, without excluding the request, ``unknown-producer``, ``unknown-consumer``, ``unknown-cause`` (an id
+        that names no activity).
+    """
+    request, span, launch = requests.request[activities.request], activities.span, activities.launch
+    violations = [violation_rows("duplicate-id", request, span, links.find.repeated())]
+    known, target = found.source >= 0, found.target()
+    moment = np.where(found.at_start, activities.start_ns[found.source], activities.end_ns[found.source])
+    excess = moment + found.offset_ns - activities.start_ns[target]
+    late = known & (excess > 0)
+    circle = known & ~late & (launch[found.source] >= launch[target])
+    for code, wrong in (("negative-lag", np.flatnonzero(late)), ("cycle", np.flatnonzero(circle))):
+        other = span[found.source[wrong]]
+        violations.append(violation_rows(code, request, span, target[wrong], other=other, excess_ns=excess[wrong]))
+    for code, named, there in (
         ("unknown-producer", activities.producer, links.producer),
         ("unknown-consumer", activities.consumer, links.consumer),
         ("unknown-cause", activities.cause_span, links.cause),
     ):
-        lost = (named >= 0) & (found < 0)
-        violations.append(violation_rows(code, request, activities.span, other=named, where=lost, excluded=False))
-    flat = flat.chosen(~late & ~circle)
-    ptr, order = grouped(flat.target, len(activities))
-    dependencies = Dependencies(ptr, flat.source[order], flat.kind[order], flat.at_start[order], flat.offset_ns[order])
-    scheduled = requests.scheduled_ns[activities.request]
+        lost = np.flatnonzero((named >= 0) & (there < 0))
+        violations.append(violation_rows(code, request, span, lost, other=named[lost], excluded=False))
+    wrong = late | circle
+    return found.without(wrong) if np.any(wrong) else found, violations
+
+
+def lags(activities: Activities, found: Dependencies, requests: Requests) -> Ints:
+    """Start of every launch minus the latest dependency or arrival of its members, int64 nanoseconds."""
     lag = np.empty(len(activities.launch_ptr) - 1, dtype=np.int64)
     _lags(
-        activities.launch_ptr, activities.start_ns, activities.end_ns, scheduled,
-        ptr, dependencies.source, dependencies.at_start, dependencies.offset_ns, lag,
+        activities.launch_ptr, activities.start_ns, activities.end_ns, requests.scheduled_ns[activities.request],
+        found.ptr, found.source, found.at_start, found.offset_ns, lag,
     )  # fmt: skip
+    return lag
+
+
+def rooted(activities: Activities, places: Places) -> Bools:
+    """Whether the arrival of the request is cause enough: the client's own work, and what names arrival as its cause."""
     client_made = (activities.edge >= 0) & (activities.producer < 0) & places.client[activities.stage]
-    rooted = (activities.kind == HOST) | (activities.cause == CAUSE_CODE["arrival"]) | client_made
-    return Linked(dependencies, lag, launches_before(activities)[1], rooted, violations)
-
-
-def launches_before(activities: Activities) -> tuple[Ints, Bools]:
-    """For every launch: the one that last freed its replica (-1 if none), and whether another was still running there."""
-    first = activities.launch_ptr[:-1]
-    before = np.full(len(first), NONE, dtype=np.int64)
-    busy = np.zeros(len(first), dtype=np.bool_)
-    work = np.flatnonzero((activities.edge[first] < 0) & (activities.kind[first] != HOST))
-    if len(work):
-        replica = activities.replica[first[work]]
-        width = int(replica.max()) + 1
-        place = activities.stage[first[work]].astype(np.int64) * width + replica
-        ptr, order = grouped(place, int(place.max()) + 1)
-        _launches_before(ptr, work[order], activities.start_ns[first], activities.end_ns[first], before, busy)
-    return before, busy
-
-
-def _simple(target: Ints, source: Ints, kind: int) -> _Flat:
-    """Dependencies on the end of `source`, where there is one."""
-    there = source >= 0
-    count = int(np.count_nonzero(there))
-    return _Flat(
-        target[there],
-        source[there],
-        np.full(count, kind, dtype=np.int64),
-        np.zeros(count, dtype=np.bool_),
-        np.zeros(count, dtype=np.int64),
-    )
-
-
-def _joined(parts: list[_Flat]) -> _Flat:
-    return _Flat(*(np.concatenate([getattr(part, name) for part in parts]) for name in _Flat.__slots__))
-
-
-def _timers(activities: Activities, waits: Waits, target: Ints, timed: Ints, flat: _Flat, scheduled: Ints) -> _Flat:
-    """One dependency per launch that a timer closed: its length from the moment at which the first member began to wait."""
-    launch = activities.launch[target[timed]]
-    order = np.lexsort((target[timed], waits.start_ns[timed], launch))
-    timed = timed[order][np.diff(launch[order], prepend=NONE) > 0]
-    node = target[timed]
-    limit = np.full(len(activities), np.iinfo(np.int64).min)
-    limit[node] = waits.start_ns[timed]
-    anchor = np.full(len(activities), NONE, dtype=np.int64)
-    if len(timed):
-        moment = flat.moment_ns(activities)
-        _latest_until(limit, flat.target, flat.source, flat.kind, moment, activities.span, anchor)
-        entry = anchor[node]
-        found = entry >= 0
-        e = np.maximum(entry, 0)
-        since = np.where(found, moment[e], scheduled[node])
-        trip = np.where(found, flat.offset_ns[e], 0)
-        source, at_start = np.where(found, flat.source[e], NONE), found & flat.at_start[e]
-    else:
-        since, trip, source, at_start = node, node, node, node.astype(np.bool_)
-    return _Flat(node, source, np.full(len(node), BATCH, dtype=np.int64), at_start, trip + waits.end_ns[timed] - since)
+    return (activities.kind == HOST) | (activities.cause == CAUSE_CODE["arrival"]) | client_made
 
 
 @compiled
-def _launches_before(ptr: Ints, launches: Ints, start: Ints, end: Ints, before: Ints, busy: Bools) -> None:
+def _look_back(ptr: Ints, launches: Ints, start: Ints, end: Ints, before: Ints, busy: Bools) -> None:
     for place in range(len(ptr) - 1):
         last = -1
         j = ptr[place]
@@ -251,6 +213,80 @@ def _launches_before(ptr: Ints, launches: Ints, start: Ints, end: Ints, before: 
                     before[u] = last
                 else:
                     busy[u] = True
+
+
+@compiled
+def _collect(
+    input_ptr: Ints, inputs: Ints, producer: Ints, state: Ints, resource: Ints, named: Ints, named_kind: Ints,
+    launch: Ints, launch_ptr: Ints, start: Ints, end: Ints, span: Ints, scheduled: Ints,
+    wait_ptr: Ints, wait_start: Ints, wait_end: Ints, wait_explained: Bools, wait_timed: Bools,
+    wait_kind: Ints, wait_source: Ints, wait_at_start: Bools, wait_offset: Ints,
+    ptr: Ints, source: Ints, kind: Ints, at_start: Bools, offset: Ints,
+) -> None:  # fmt: skip
+    """Write the dependencies of every activity, or count them into ``ptr[1:]`` where `source` is empty.
+
+    A timer is kept once per launch, for the member that began to wait first: from its latest dependency until then to the
+    end of the wait.
+    """
+    fill = len(source) > 0
+    for u in range(len(launch_ptr) - 1):
+        timer, member = -1, -1
+        for x in range(launch_ptr[u], launch_ptr[u + 1]):
+            for k in range(wait_ptr[x], wait_ptr[x + 1]):
+                usable = wait_explained[k] and wait_timed[k] and wait_end[k] <= start[x]
+                if usable and (timer < 0 or wait_start[k] < wait_start[timer]):
+                    timer, member = k, x
+        for x in range(launch_ptr[u], launch_ptr[u + 1]):
+            e = ptr[x] if fill else 0
+            for i in range(input_ptr[x], input_ptr[x + 1]):
+                if fill:
+                    source[e], kind[e], at_start[e], offset[e] = inputs[i], DATA, False, 0
+                e += 1
+            for what in range(4):
+                if what == 0:
+                    s, why = producer[x], DATA
+                elif what == 1:
+                    s, why = state[x], STATE
+                elif what == 2:
+                    s, why = resource[x], RESOURCE
+                else:
+                    s, why = named[x], named_kind[x]
+                if s >= 0:
+                    if fill:
+                        source[e], kind[e], at_start[e], offset[e] = s, why, False, 0
+                    e += 1
+            for k in range(wait_ptr[x], wait_ptr[x + 1]):
+                s = wait_source[k]
+                if s < 0 or wait_kind[k] < 0 or not wait_explained[k] or wait_end[k] > start[x]:
+                    continue
+                if wait_kind[k] == RESOURCE and resource[x] >= 0 and launch[s] == launch[resource[x]]:
+                    continue
+                if fill:
+                    source[e], kind[e], at_start[e], offset[e] = s, wait_kind[k], wait_at_start[k], wait_offset[k]
+                e += 1
+            if x == member:
+                if fill:
+                    best, since = -1, scheduled[x]
+                    for f in range(ptr[x], e):
+                        moment = (start[source[f]] if at_start[f] else end[source[f]]) + offset[f]
+                        if moment > wait_start[timer]:
+                            continue
+                        if (
+                            best < 0
+                            or moment > since
+                            or (moment == since and kind[f] < kind[best])
+                            or (moment == since and kind[f] == kind[best] and span[source[f]] < span[source[best]])
+                        ):
+                            best, since = f, moment
+                    trip = wait_end[timer] - since
+                    if best >= 0:
+                        source[e], at_start[e], offset[e] = source[best], at_start[best], offset[best] + trip
+                    else:
+                        source[e], at_start[e], offset[e] = -1, False, trip
+                    kind[e] = BATCH
+                e += 1
+            if not fill:
+                ptr[x + 1] = e
 
 
 @compiled
@@ -272,7 +308,7 @@ def _lags(
 
 @compiled
 def _rank(ptr: Ints, after: Ints, level: Ints) -> None:
-    """Longest chain in front of every launch within its instant (Kahn's order); members of a circle keep what they got."""
+    """Longest chain in front of every launch within its instant (Kahn's order); in a circle ranks stay incomplete."""
     open_causes = np.zeros(len(level), dtype=np.int64)
     for v in after:
         open_causes[v] += 1
@@ -292,22 +328,3 @@ def _rank(ptr: Ints, after: Ints, level: Ints) -> None:
             if open_causes[v] == 0:
                 queue[tail] = v
                 tail += 1
-
-
-@compiled
-def _latest_until(limit: Ints, target: Ints, source: Ints, kind: Ints, moment: Ints, span: Ints, anchor: Ints) -> None:
-    """Entry of the latest dependency of each activity that is not after `limit`; ties by kind, then span id."""
-    for e in range(len(target)):
-        x = target[e]
-        if source[e] < 0 or moment[e] > limit[x]:
-            continue
-        best = anchor[x]
-        if (
-            best < 0
-            or moment[e] > moment[best]
-            or (
-                moment[e] == moment[best]
-                and (kind[e] < kind[best] or (kind[e] == kind[best] and span[source[e]] < span[source[best]]))
-            )
-        ):
-            anchor[x] = e

@@ -79,7 +79,7 @@ def _release(
                 else:
                     moment = moved[v] + duration[s]
             latest = max(latest, moment + dep_offset[e])
-    return latest
+    return int(latest)
 
 
 @compiled
@@ -119,21 +119,27 @@ def end_without_each(
     """
     stamp = np.full(len(lag), -1, dtype=np.int64)
     moved = np.empty(len(lag), dtype=np.int64)
+    widest = 1
     for u in launches:
         stamp[u] = 0
         moved[u] = start[launch_ptr[u]]
+        widest = max(widest, launch_ptr[u + 1] - launch_ptr[u])
+    kept = np.empty(widest, dtype=np.int64)
+    group = np.int64(0)
     for k in range(len(launches)):
         if not tried[k]:
             continue
         w = launches[k]
-        kept = duration[launch_ptr[w] : launch_ptr[w + 1]].copy()
+        gone = launch_ptr[w + 1] - launch_ptr[w]
+        for m in range(gone):
+            kept[m] = duration[launch_ptr[w] + m]
+            duration[launch_ptr[w] + m] = 0
         kept_length = length[w]
-        duration[launch_ptr[w] : launch_ptr[w + 1]] = 0
         length[w] = 0
         for i in range(k + 1, len(launches)):
             u = launches[i]
             moved[u] = lag[u] + _release(
-                u, 0, launch_ptr, launch, start, end, arrival,
+                u, group, launch_ptr, launch, start, end, arrival,
                 dep_ptr, dep_source, dep_kind, dep_at_start, dep_offset, duration, length, stamp, moved,
             )  # fmt: skip
         for i in range(len(candidates)):
@@ -141,7 +147,8 @@ def end_without_each(
             t = moved[launch[x]] + duration[x]
             if i == 0 or (t > terminal[k]) == latest_counts:
                 terminal[k] = t
-        duration[launch_ptr[w] : launch_ptr[w + 1]] = kept
+        for m in range(gone):
+            duration[launch_ptr[w] + m] = kept[m]
         length[w] = kept_length
         for i in range(k + 1, len(launches)):
             u = launches[i]

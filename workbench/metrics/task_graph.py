@@ -11,7 +11,7 @@ import polars as pl
 
 from workbench.errors import UsageError
 from workbench.metrics.activities import CONSUMABLE, FINAL, Activities, Places, Requests, read_activities
-from workbench.metrics.dependencies import Dependencies, collect, levels, link
+from workbench.metrics.dependencies import Dependencies, Replicas, check, collect, lags, levels, rooted
 from workbench.metrics.tables import Bools, Ints
 from workbench.metrics.waits import Chains, Links, Waits, read_waits
 from workbench.schema.enums import OUTCOME_STATUS, SPAN_KIND
@@ -95,20 +95,29 @@ class TaskGraph:
             links = Links.of(activities)
             chains = Chains.of(activities, len(requests.request), len(places.stages))
             waits = read_waits(span, credit, activities, chains, places, requests, links)
-            flat = collect(activities, waits, chains, links, requests)
-            level = None if again else levels(activities, flat)
+            replicas = Replicas.of(activities)
+            found = collect(activities, waits, chains, links, requests, replicas)
+            level = None if again else levels(activities, found)
             if level is None:
                 break
             activities = activities.reordered(level)
-        linked = link(activities, flat, links, places, requests)
-        listed = pl.concat(violations + linked.violations).sort("code", "request", "span", "other", nulls_last=True)
+        dependencies, contradictions = check(activities, found, links, requests)
+        listed = pl.concat(violations + contradictions).sort("code", "request", "span", "other", nulls_last=True)
         wrong = np.isin(requests.request, listed.filter(pl.col("excluded"))["request"].to_numpy())
         family = np.zeros(len(requests.request), dtype=np.bool_)
         family[requests.family[wrong]] = True
         return cls(
-            places, requests, activities, linked.dependencies, waits, linked.lag_ns, linked.busy, linked.rooted,
-            family[requests.family], listed,
-        )  # fmt: skip
+            places=places,
+            requests=requests,
+            activities=activities,
+            dependencies=dependencies,
+            waits=waits,
+            lag_ns=lags(activities, dependencies, requests),
+            busy=replicas.busy,
+            rooted=rooted(activities, places),
+            excluded=family[requests.family],
+            violations=listed,
+        )
 
     @classmethod
     def from_store(cls, connection: duckdb.DuckDBPyConnection, run: str) -> TaskGraph:

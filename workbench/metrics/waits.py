@@ -113,9 +113,9 @@ def read_waits(
 ) -> Waits:
     """Collect the wait rows of table `span` and judge them.
 
-    A queue, batch or join wait belongs to the service of its own (request, stage, epoch, chunk). A wait of a whole request
-    and a credit stall belong to the first service of their (request, stage, epoch) that starts after them; a credit stall
-    also to every chunk whose hand-over it held back after the producer had ended.
+    A wait belongs to the service of its own (request, stage, epoch, chunk), one of a whole request (chunk -1) to the first
+    service that starts after it. A credit stall that began after that service had ended held back what the service made:
+    it belongs to the hand-overs that began after it, and to the next service of the waiting sender.
     """
     need(
         span,
@@ -131,10 +131,9 @@ def read_waits(
     epoch, chunk = whole(rows, "epoch", "span").copy(), whole(rows, "chunk", "span").copy()
     sent = np.flatnonzero(links.producer >= 0)
     sent_ptr, position = grouped(links.producer[sent], len(activities))
-    stall = kind == CREDIT_STALL
     wait_ptr, wait_order = grouped(request * chains.n_stages + stage, len(chains.ptr) - 1)
     arguments = (
-        chains.ptr, chains.members, wait_ptr, wait_order, stall, stall | (chunk < 0), epoch, chunk, start, end,
+        chains.ptr, chains.members, wait_ptr, wait_order, kind == CREDIT_STALL, epoch, chunk, start, end,
         activities.epoch, activities.chunk, activities.start_ns, activities.end_ns, sent_ptr, sent[position],
     )  # fmt: skip
     nothing = np.empty(0, dtype=np.int64)
@@ -196,8 +195,8 @@ def _judge(
     anchor = np.full(len(source), NONE, dtype=np.int64)
     at_start = np.zeros(len(source), dtype=np.bool_)
     for usable, node, when, start in (
-        (there & names_span, s, ended, False),
         (took, t, activities.start_ns[t], True),
+        (there & names_span, s, ended, False),
         (is_work, s, begun, True),
     ):
         later = explained & usable & (when <= end) & (when > moment)
@@ -259,7 +258,6 @@ def _attach(
     wait_ptr: Ints,
     waits: Ints,
     stall: Bools,
-    by_time: Bools,
     wait_epoch: Ints,
     wait_chunk: Ints,
     wait_start: Ints,
@@ -280,14 +278,15 @@ def _attach(
         low, high = chain_ptr[g], chain_ptr[g + 1]
         for k in range(wait_ptr[g], wait_ptr[g + 1]):
             w = waits[k]
-            # First service of the epoch that is not before the wait: by chunk, or by time.
+            whole_request = wait_chunk[w] < 0
+            # First service of the epoch that is not before the wait: by chunk, or by time for a whole request.
             i, j = low, high
             while i < j:
                 middle = (i + j) // 2
                 x = chain[middle]
                 if epoch[x] != wait_epoch[w]:
                     before = epoch[x] < wait_epoch[w]
-                elif by_time[w]:
+                elif whole_request:
                     before = start[x] < wait_end[w]
                 else:
                     before = chunk[x] < wait_chunk[w]
@@ -295,27 +294,27 @@ def _attach(
                     i = middle + 1
                 else:
                     j = middle
-            target = -1
-            if i < high and epoch[chain[i]] == wait_epoch[w] and (by_time[w] or chunk[chain[i]] == wait_chunk[w]):
-                target = chain[i]
-                # A preprocess span and a service may share a chunk: the wait precedes the one that starts after it.
-                while (
-                    not by_time[w] and i + 1 < high and start[chain[i]] < wait_end[w]
-                    and epoch[chain[i + 1]] == wait_epoch[w] and chunk[chain[i + 1]] == wait_chunk[w]
-                ):  # fmt: skip
-                    i += 1
-                    target = chain[i]
-            if target >= 0:
+            if i == high or epoch[chain[i]] != wait_epoch[w] or (not whole_request and chunk[chain[i]] != wait_chunk[w]):
+                continue
+            # A preprocess span and a service may share a chunk: the wait precedes the one that starts after it.
+            while (
+                not whole_request and i + 1 < high and start[chain[i]] < wait_end[w]
+                and epoch[chain[i + 1]] == wait_epoch[w] and chunk[chain[i + 1]] == wait_chunk[w]
+            ):  # fmt: skip
+                i += 1
+            x = chain[i]
+            if not stall[w] or end[x] > wait_start[w] or start[x] >= wait_end[w]:
                 if fill:
-                    node[pairs], row[pairs] = target, w
+                    node[pairs], row[pairs] = x, w
                 pairs += 1
-            if stall[w]:
-                previous = i - 1
-                if previous >= low and epoch[chain[previous]] == wait_epoch[w]:
-                    y = chain[previous]
-                    for c in range(sent_ptr[y], sent_ptr[y + 1]):
-                        if end[y] <= wait_start[w] and wait_end[w] <= start[sent[c]]:
-                            if fill:
-                                node[pairs], row[pairs] = sent[c], w
-                            pairs += 1
+                continue
+            for c in range(sent_ptr[x], sent_ptr[x + 1]):
+                if wait_end[w] <= start[sent[c]]:
+                    if fill:
+                        node[pairs], row[pairs] = sent[c], w
+                    pairs += 1
+            if i + 1 < high and epoch[chain[i + 1]] == wait_epoch[w] and wait_end[w] <= start[chain[i + 1]]:
+                if fill:
+                    node[pairs], row[pairs] = chain[i + 1], w
+                pairs += 1
     return pairs

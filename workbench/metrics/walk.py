@@ -17,7 +17,7 @@ from workbench.metrics.task_graph import TaskGraph
 from workbench.metrics.waits import BATCH_WAIT, CAUSE_CODE, CREDIT_STALL
 from workbench.schema.enums import SPAN_KIND
 
-_HOST, _UNATTRIBUTED = SPAN_KIND.index("host"), SPAN_KIND.index("unattributed")
+_HOST, _QUEUE, _UNATTRIBUTED = (SPAN_KIND.index(kind) for kind in ("host", "queue", "unattributed"))
 _UNKNOWN, _DATA_CAUSE = CAUSE_CODE["unknown"], CAUSE_CODE["data"]
 _CREDIT_CAUSE, _BATCH_CAUSE, _ARRIVAL_CAUSE = CAUSE_CODE["credit"], CAUSE_CODE["batch"], CAUSE_CODE["arrival"]
 
@@ -69,7 +69,8 @@ def walk(graph: TaskGraph, terminals: Ints, scheduled_ns: Ints, *, system: bool,
     np.cumsum(ptr, out=ptr)
     out = np.empty((int(ptr[-1]), 7), dtype=np.int64)
     _walk(*arguments, ptr, out, ambiguous)
-    return Segments(ptr, *(np.ascontiguousarray(out[:, column]) for column in range(7)), ambiguous)
+    node, span, kind, cause, start, end, blocker = (np.ascontiguousarray(column) for column in out.T)
+    return Segments(ptr, node, span, kind, cause, start, end, blocker, ambiguous)
 
 
 @compiled
@@ -87,15 +88,18 @@ def _emit(
     state[1] = node
     state[2] = kind
     if len(out):
-        row = out[state[0]]
-        row[0], row[1], row[2], row[3], row[4], row[5], row[6] = node, span, kind, cause, start, end, blocker
+        row = state[0]
+        out[row, 0], out[row, 1], out[row, 2], out[row, 3] = node, span, kind, cause
+        out[row, 4], out[row, 5], out[row, 6] = start, end, blocker
 
 
 @compiled
 def _gap(out: Ints, state: Ints, node: int, span: int, low: int, high: int, latest: int, lag_kind: int) -> None:
     """Time that no wait row covers: up to the latest recorded cause unattributed, from there on the lag."""
-    _emit(out, state, node, span, lag_kind, _UNKNOWN, max(low, latest), high, -1)
-    _emit(out, state, node, span, _UNATTRIBUTED, _UNKNOWN, low, min(high, latest), -1)
+    # Plain numbers would be types of their own to numba, and each combination a compilation.
+    nobody, unknown, unattributed = np.int64(-1), np.int64(_UNKNOWN), np.int64(_UNATTRIBUTED)
+    _emit(out, state, node, span, lag_kind, unknown, max(low, latest), high, nobody)
+    _emit(out, state, node, span, unattributed, unknown, low, min(high, latest), nobody)
 
 
 @compiled
@@ -110,6 +114,9 @@ def _walk(
 ) -> None:  # fmt: skip
     """Fill `out` (rows node, span, kind, cause, start, end, blocker), or count into ``ptr[1:]`` where `out` is empty."""
     state = np.empty(3, dtype=np.int64)
+    nobody, queue, unknown, unattributed, on_data, on_arrival = (
+        np.int64(-1), np.int64(_QUEUE), np.int64(_UNKNOWN), np.int64(_UNATTRIBUTED), np.int64(_DATA_CAUSE), np.int64(_ARRIVAL_CAUSE),
+    )  # fmt: skip
     for path in range(len(terminals)):
         low = scheduled[path]
         state[0] = ptr[path + 1] if len(out) else 0
@@ -122,14 +129,15 @@ def _walk(
         while True:
             s = max(start[x], low)
             if through:
-                what = cause[x] if cause[x] >= 0 else (_DATA_CAUSE if not rooted[x] else _ARRIVAL_CAUSE)
-                other = x if request[x] != own else -1
-                _emit(out, state, x, span[x], kind[x], what, s, end[x], other)
+                what = np.int64(cause[x]) if cause[x] >= 0 else (on_arrival if rooted[x] else on_data)
+                other = x if request[x] != own else nobody
+                _emit(out, state, x, span[x], np.int64(kind[x]), what, s, end[x], other)
             if s <= low:
                 break
             # The latest dependency to follow: data and state of x, or in the system view all of the whole launch.
             best, second, ready, latest, due = -1, low - 1, low, low, low
-            first, last = (launch_ptr[launch[x]], launch_ptr[launch[x] + 1]) if system else (x, x + 1)
+            first = launch_ptr[launch[x]] if system else x
+            last = launch_ptr[launch[x] + 1] if system else x + 1
             for y in range(first, last):
                 for e in range(dep_ptr[y], dep_ptr[y + 1]):
                     f = dep_source[e]
@@ -156,13 +164,15 @@ def _walk(
                         second = max(second, moment)
             if best >= 0 and second >= low and ready - second < clock_error:
                 ambiguous[path] += 1
-            ready = max(ready, low)
+            # A path that ends in another request began when that one arrived; before, this one waited for it to come.
+            came = max(low, arrival[x]) if best < 0 else low
+            ready = max(ready, came)
             for k in range(wait_ptr[x], wait_ptr[x + 1]):
                 if wait_explained[k] and wait_end[k] <= s:
                     latest = max(latest, wait_end[k])
             latest = max(latest, ready)
             rootless = best < 0 and not rooted[x] and latest == low
-            lag_kind = _UNATTRIBUTED if busy[launch[x]] or rootless else _HOST
+            lag_kind = unattributed if busy[launch[x]] or rootless else np.int64(_HOST)
             cursor = s
             for k in range(wait_ptr[x + 1] - 1, wait_ptr[x] - 1, -1):
                 begin, stop = max(wait_start[k], ready), min(wait_end[k], cursor)
@@ -171,20 +181,26 @@ def _walk(
                 _gap(out, state, x, span[x], stop, cursor, latest, lag_kind)
                 if wait_explained[k] and wait_end[k] <= s:
                     f = wait_source[k]
-                    other = f if f >= 0 and request[f] != own else -1
-                    _emit(out, state, x, wait_span[k], wait_kind[k], wait_cause[k], begin, stop, other)
+                    other = f if f >= 0 and request[f] != own else nobody
+                    waited, why = np.int64(wait_kind[k]), np.int64(wait_cause[k])
+                    _emit(out, state, x, wait_span[k], waited, why, begin, stop, other)
                 else:
-                    _emit(out, state, x, span[x], _UNATTRIBUTED, _UNKNOWN, begin, stop, -1)
+                    _emit(out, state, x, span[x], unattributed, unknown, begin, stop, nobody)
                 cursor = begin
             _gap(out, state, x, span[x], ready, cursor, latest, lag_kind)
             if best < 0 or ready <= low:
+                _emit(out, state, x, span[x], queue, on_arrival, low, came, x)
                 break
             f = dep_source[best]
             moment = due if f < 0 else (start[f] if dep_at_start[best] else end[f])
             if moment < ready:
-                trip, why = (CREDIT_STALL, _CREDIT_CAUSE) if dep_kind[best] == CREDIT else (BATCH_WAIT, _BATCH_CAUSE)
-                other = f if f >= 0 and request[f] != own else -1
+                credit = dep_kind[best] == CREDIT
+                trip = np.int64(CREDIT_STALL if credit else BATCH_WAIT)
+                why = np.int64(_CREDIT_CAUSE if credit else _BATCH_CAUSE)
+                other = f if f >= 0 and request[f] != own else nobody
                 _emit(out, state, x, span[x], trip, why, max(moment, low), ready, other)
+            if f < 0:
+                _emit(out, state, x, span[x], queue, on_arrival, low, moment, nobody)
             if f < 0 or moment <= low:
                 break
             through = not dep_at_start[best]

@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -28,8 +28,9 @@ from workbench.units import S_NS
 from workbench.workload.requests import PlannedRequest
 
 CLIENT_PROC = 1
+HOST = "localhost"  # both ends run on one machine, whose own name is nobody's business
 STATUS = {name: code for code, name in enumerate(OUTCOME_STATUS)}
-HOST, ARRIVAL, CANCEL = SPAN_KIND.index("host"), CAUSE.index("arrival"), EVENT_KIND.index("cancel")
+LAG, ARRIVAL, CANCEL = SPAN_KIND.index("host"), CAUSE.index("arrival"), EVENT_KIND.index("cancel")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +154,7 @@ class LoadGenerator:
             )
         )  # fmt: skip
         w.span(
-            planned.request, 0, 0, 0, -1, HOST, scheduled_ns, arrival_ns, ARRIVAL,
+            planned.request, 0, 0, 0, -1, LAG, scheduled_ns, arrival_ns, ARRIVAL,
             span_id=lag_span,
         )  # fmt: skip
         w.request(
@@ -233,7 +234,7 @@ def main(plan: ClientPlan, connection: Connection, folder: str) -> None:
     # lag, and the lag is judged.
     with contextlib.suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, -5)
-    proc = ProcInfo.here(CLIENT_PROC, "client")
+    proc = replace(ProcInfo.here(CLIENT_PROC, "client"), host=HOST)
     recorder = Recorder(Path(folder), proc, stages=plan.stages, edges=plan.edges, probes=plan.probes)
     generator = LoadGenerator(plan, connection, recorder)
     generator.run()

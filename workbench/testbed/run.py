@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ import torch
 
 from workbench.errors import CheckFailed, UsageError
 from workbench.graph import CLIENT
-from workbench.testbed.client import ClientPlan, main
+from workbench.testbed.client import HOST, ClientPlan, main
 from workbench.testbed.server import Server
 from workbench.testbed.speech import SpeechModels
 from workbench.trace.recorder import ProcInfo, Recorder
@@ -191,7 +191,8 @@ def _run(
     generator = context.Process(target=main, args=(client_plan, theirs, str(segments)), name="client", daemon=True)
     generator.start()
     theirs.close()  # so that the death of the generator ends the stream here
-    recorder = Recorder(segments, ProcInfo.here(SERVER_PROC, "server"), stages=stages, edges=edges, probes=run.probes)
+    proc = replace(ProcInfo.here(SERVER_PROC, "server"), host=HOST)
+    recorder = Recorder(segments, proc, stages=stages, edges=edges, probes=run.probes)
     server = Server(
         connection,
         input_edge=client_plan.input_edge,

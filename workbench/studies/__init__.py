@@ -1,0 +1,1 @@
+"""Studies: what is asked of the recorded runs, computed into frames that charts draw and the paper quotes."""

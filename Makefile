@@ -52,26 +52,26 @@ help: ## | this list
 	@echo
 	@lines=$$($(missing)); if [ -n "$$lines" ]; then echo "Missing on this machine:"; echo "$$lines" | sed 's/^/  /'; fi
 
-figures: $(BASE) ## TODO | every figure and number from the committed raw data
+figures: $(BASE) ## setup 1 min; again < 2 s | every figure and number from the committed raw data
 	@$(VENV) -m workbench figures
 
-test: lint ## TODO | ruff, mypy and the test suite; the first run installs torch
+test: lint ## setup 1 min; < 10 min | ruff, mypy and the test suite; the first run installs torch
 	@$(VENV) -m pytest -n $(JOBS) --dist loadfile $(if $(SKIPS),--allowed-skips=$(SKIPS)) $(PYTEST_ARGS)
 
 lab: $(BASE) ## 5 s to start | JupyterLab on the notebooks
 	@$(VENV) -m jupyterlab --notebook-dir=notebooks
 
-smoke: $(BASE) ## under a minute | every notebook on a tiny input
+smoke: $(BASE) ## < 1 min | every notebook on a tiny input
 	@$(VENV) -m workbench smoke
 
-record: $(TEST) ## as long as BUDGET | record the pipeline: make record DEVICE=cpu BUDGET=8m
+record: $(TEST) ## BUDGET | record the pipeline: make record DEVICE=cpu BUDGET=8m
 	@$(install-weights) || echo "The weights could not be installed: the random-init twin takes their place."
 	@$(VENV) -m workbench record --device $(DEVICE) --budget $(or $(BUDGET),8m)
 
 weights: $(TEST) ## 5 s | pretrained weights for recording and their tests
 	@$(install-weights)
 
-soak: $(TEST) ## as long as BUDGET | the long tier, resumable: make soak BUDGET=30m
+soak: $(TEST) ## BUDGET | the long tier, resumable: make soak BUDGET=30m
 	@$(VENV) -m pytest -m soak -n $(JOBS) --soak-budget=$(or $(BUDGET),30m) $(if $(SKIPS),--allowed-skips=$(SKIPS)) $(PYTEST_ARGS) tests
 
 paper: figures ## 2 s | paper/main.pdf from the generated numbers and figures; needs LaTeX

@@ -175,7 +175,7 @@ class Checkout:
     """A copy of what setup reads, and a PATH on which ``python3`` is the stand-in."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder / "checkout"
+        self.folder = folder / "check out"
         self.bin = folder / "bin"
         self.calls = folder / "calls"
         (self.folder / "locks").mkdir(parents=True)

@@ -17,7 +17,7 @@ def prose() -> list[str]:
     """Lines of the document's body without comments, commands' arguments that are names, and table rules."""
     body = (PAPER / "main.tex").read_text().partition(r"\begin{document}")[2]
     lines = [re.sub(r"(?<!\\)%.*", "", line) for line in body.splitlines()]
-    return [re.sub(r"\\(cite|ref|label|includegraphics|begin|end)(\[[^]]*\])?\{[^}]*\}", "", line) for line in lines]
+    return [re.sub(r"\\(cite|ref|label|includegraphics|begin|end|setlength\{\\tabcolsep\})(\[[^]]*\])?\{[^}]*\}", "", line) for line in lines]
 
 
 def typed_numbers(line: str) -> list[str]:

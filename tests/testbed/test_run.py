@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,11 @@ import pytest
 import torch
 
 from workbench.errors import CheckFailed, UsageError
+from workbench.testbed import run as testbed_run
 from workbench.testbed.run import RunPlan, record, schedule
+from workbench.testbed.server import Server
 from workbench.testbed.speech import Limits, SpeechModels, load
+from workbench.testbed.wire import Submit
 from workbench.trace import manifest
 from workbench.workload.requests import Mix, RequestClass, Tenant
 
@@ -37,15 +42,21 @@ def plan_of(label: str, requests: int, rate_per_s: float | None, **changes: Any)
     return replace(RunPlan(label, requests, rate_per_s, mix=CALM, max_submit_lag_ms=LENIENT_MS), **changes)
 
 
+SCRATCH = Path(tempfile.mkdtemp(prefix="workbench-test-"))
+
+
 def silent(line: str) -> None:
     del line
+
+
+QUIET: dict[str, Any] = {"scratch": SCRATCH, "say": silent}
 
 
 @pytest.fixture(scope="module")
 def calm(models: SpeechModels, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("runs")
     audio = folder / "calm.npz"
-    return record(models, plan_of("calm", 30, 60.0, keep_audio=True), folder, audio=audio, say=silent), audio
+    return record(models, plan_of("calm", 30, 60.0, keep_audio=True), folder, audio=audio, **QUIET), audio
 
 
 def test_every_request_ends_well_and_every_stream_is_whole(calm: tuple[Path, Path]) -> None:
@@ -66,7 +77,7 @@ def test_concurrency_changes_no_sample(calm: tuple[Path, Path], models: SpeechMo
     """State isolation: what a request says does not depend on its neighbors in the batch."""
     run, audio = calm
     alone = tmp_path / "alone.npz"
-    isolated = record(models, plan_of("alone", 12, None, keep_audio=True), tmp_path, audio=alone, say=silent)
+    isolated = record(models, plan_of("alone", 12, None, keep_audio=True), tmp_path, audio=alone, **QUIET)
     content = dict(pl.read_parquet(isolated / "request.parquet").select("request", "content").iter_rows())
     reference = {content[int(name)]: samples for name, samples in np.load(alone).items()}
     compared = 0
@@ -123,7 +134,7 @@ def test_cancel_deadline_and_oversized_all_end_explicitly(models: SpeechModels, 
         cancel_after_s=(0.0, 0.03),
         oversized_share=0.15,
     )
-    run = record(models, plan_of("mixed", 60, 200.0, mix=mix), tmp_path, say=silent)
+    run = record(models, plan_of("mixed", 60, 200.0, mix=mix), tmp_path, **QUIET)
     outcome = pl.read_parquet(run / "outcome.parquet")
     status = dict(outcome.group_by("status").len().iter_rows())
     assert sum(status.values()) == 60
@@ -140,7 +151,7 @@ def test_cancel_deadline_and_oversized_all_end_explicitly(models: SpeechModels, 
 
 
 def test_probes_off_keeps_the_client_rows_only(models: SpeechModels, tmp_path: Path) -> None:
-    run = record(models, plan_of("off", 12, 60.0, probes="off"), tmp_path, say=silent)
+    run = record(models, plan_of("off", 12, 60.0, probes="off"), tmp_path, **QUIET)
     assert pl.read_parquet(run / "outcome.parquet")["status"].to_list() == ["ok"] * 12
     assert pl.read_parquet(run / "run.parquet")["probes"].to_list() == ["off"]
     assert set(pl.read_parquet(run / "span.parquet")["stage"]) <= {"client"}
@@ -160,7 +171,7 @@ def test_a_launch_that_raises_ends_its_members_and_no_one_else(
         return real(slot, ids, allowed)
 
     monkeypatch.setattr(models.thinker, "prefill", prefill)
-    run = record(models, plan_of("poisoned", 20, 60.0), tmp_path, say=silent)
+    run = record(models, plan_of("poisoned", 20, 60.0), tmp_path, **QUIET)
     rows = pl.read_parquet(run / "outcome.parquet").join(pl.read_parquet(run / "request.parquet"), on="request")
     hit = rows["content"] == "digits:" + "".join(map(str, poisoned))
     assert rows.filter(hit)["status"].unique().to_list() == ["error"]
@@ -177,18 +188,46 @@ def test_a_dead_worker_voids_the_run(models: SpeechModels, tmp_path: Path, monke
     monkeypatch.setattr(TalkerWorker, "choose", broken)
     monkeypatch.setattr("threading.excepthook", lambda args: None)
     with pytest.raises(CheckFailed, match="talker-0 died: SystemError"):
-        record(models, plan_of("dead", 3, 60.0, drain_s=5.0), tmp_path, say=silent)
+        record(models, plan_of("dead", 3, 60.0, drain_s=5.0), tmp_path, **QUIET)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_late_generator_voids_the_run(models: SpeechModels, tmp_path: Path) -> None:
     mix = replace(CALM, cancel_share=1.0, cancel_after_s=(0.1, 0.1))  # a flood that no generator can send on time
     with pytest.raises(CheckFailed, match="submit lag"):
-        record(models, plan_of("late", 3000, 1e9, mix=mix, max_submit_lag_ms=0.0), tmp_path, say=silent)
+        record(models, plan_of("late", 3000, 1e9, mix=mix, max_submit_lag_ms=0.0), tmp_path, **QUIET)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_run_is_never_overwritten(calm: tuple[Path, Path], models: SpeechModels) -> None:
     run, _ = calm
     with pytest.raises(UsageError, match="immutable"):
-        record(models, plan_of("calm", 1, 60.0), run.parent, say=silent)
+        record(models, plan_of("calm", 1, 60.0), run.parent, **QUIET)
+
+
+def test_an_interrupted_recording_is_salvaged_by_the_next_attempt(
+    models: SpeechModels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C in the middle of a run: the rows on disk become a run of their own, and the loss is said."""
+    monkeypatch.setattr(testbed_run, "SALVAGED", tmp_path / "salvaged")
+    submit = Server._submit
+
+    def interrupted(self: Server, message: Submit, received_ns: int) -> None:
+        if message.request == 30:
+            time.sleep(0.5)  # a few flushes of the recorder
+            raise KeyboardInterrupt
+        submit(self, message, received_ns)
+
+    monkeypatch.setattr(Server, "_submit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        record(models, plan_of("cut", 400, 40.0), tmp_path / "runs", scratch=tmp_path / "scratch", say=silent)
+    monkeypatch.setattr(Server, "_submit", submit)
+    assert not (tmp_path / "runs").exists()
+    said: list[str] = []
+    record(models, plan_of("cut", 3, 40.0), tmp_path / "runs", scratch=tmp_path / "scratch", say=said.append)
+    assert "cut was interrupted" in said[0]
+    salvaged = tmp_path / "salvaged" / "cut-1"
+    manifest.verify(salvaged)
+    status = set(pl.read_parquet(salvaged / "outcome.parquet")["status"])
+    assert status & {"ok", "unfinished"}
+    assert list((tmp_path / "scratch").iterdir()) == []

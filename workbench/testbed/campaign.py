@@ -1,7 +1,7 @@
-"""The recording campaign: the runs that the published figures rest on, in order of value, each sealed before the next begins.
+"""The recording campaign: the runs that the published figures rest on, in order of value, each sealed before the next.
 
-A campaign can be interrupted at any moment and started again: runs that are sealed are kept and skipped. With a time budget
-it records what fits and says what it left out.
+A campaign can be interrupted at any moment and started again: runs that are sealed are kept and skipped. With a time
+budget it records what fits and says what it left out.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ def saturation_per_s(run: Path) -> float:
     outcome = pq.read_table(run / "outcome.parquet", columns=["status", "end_ns"]).to_pylist()
     scheduled = pq.read_table(run / "request.parquet", columns=["scheduled_ns"])["scheduled_ns"].to_pylist()
     ends = [row["end_ns"] for row in outcome if row["status"] == "ok"]
-    return len(ends) * S_NS / (max(ends) - min(scheduled))
+    makespan_ns: int = max(ends) - min(scheduled)
+    return len(ends) * S_NS / makespan_ns
 
 
 def plans(plan: CampaignPlan, rate_per_s: float) -> Iterator[RunPlan]:

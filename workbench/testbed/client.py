@@ -175,7 +175,7 @@ class LoadGenerator:
         while True:
             try:
                 message = self._connection.recv()
-            except EOFError:
+            except (EOFError, ConnectionResetError):
                 return
             received_ns = now_ns()
             if isinstance(message, PcmChunk):
@@ -230,8 +230,8 @@ class LoadGenerator:
 
 def main(plan: ClientPlan, connection: Connection, folder: str) -> None:
     """Entry point of the generator's process: run, leave segments (and audio, if asked) in `folder`."""
-    # The generator must not queue behind the stages it measures. An unprivileged user gets the same run with more submit
-    # lag, and the lag is judged.
+    # The generator must not queue behind the stages it measures. An unprivileged user gets the same run with more
+    # submit lag, and the lag is judged.
     with contextlib.suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, -5)
     proc = replace(ProcInfo.here(CLIENT_PROC, "client"), host=HOST)

@@ -43,6 +43,7 @@ class Server:
         self._lock = threading.Lock()  # sending, and the sets below
         self._jobs: dict[int, Job] = {}
         self._deadlines: list[tuple[int, int]] = []
+        self._is_listened_to = True
 
     def start(self, workers: Mapping[str, Worker], *, entry: str) -> None:
         """Start the workers; `entry` names the one that takes requests."""
@@ -62,6 +63,7 @@ class Server:
         try:
             self._receive()
         finally:
+            self._abandon()
             for worker in self._workers:
                 worker.inbox.post(Stop())
             for worker in self._workers:
@@ -139,6 +141,14 @@ class Server:
             )
         )
 
+    def _abandon(self) -> None:
+        """No client listens anymore: what is still open is given up in silence, so that the models are free again."""
+        with self._lock:
+            self._is_listened_to = False
+            jobs = list(self._jobs.values())
+        for job in jobs:
+            self.abort(job, "cancelled", "the run ended")
+
     def _abort_number(self, request: int, status: str, detail: str | None) -> None:
         with self._lock:
             job = self._jobs.get(request)
@@ -164,14 +174,15 @@ class Server:
             job.unreleased.discard(stage)
             if job.unreleased or job.aborted is None or self._jobs.pop(job.request, None) is None:
                 return
-            self._connection.send(Finished(job.request, job.aborted, job.detail))
+            if self._is_listened_to:
+                self._connection.send(Finished(job.request, job.aborted, job.detail))
 
     def deliver(
         self, job: Job, header: ChunkHeader, pcm: bytes, *, span: int, producer_span: int, emitted_ns: int
     ) -> None:
         """Send audio to the client; nothing is sent for a job that was aborted or has ended."""
         with self._lock:
-            if job.aborted is not None or job.request not in self._jobs:
+            if job.aborted is not None or job.request not in self._jobs or not self._is_listened_to:
                 return
             if header.is_final:
                 del self._jobs[job.request]

@@ -1,8 +1,8 @@
 """The tables and views of a store as DuckDB statements, derived from the contract and from ``views/*.sql``.
 
-Tables enforce structure (types, vocabularies, NOT NULL) and nothing else: a row that breaks a rule of meaning is kept and
-reported by the validator, because a trace that refuses to load cannot be repaired. Every table leads with the column
-``run``, so that one store holds many runs. Names of runs, stages and edges become ENUM types of the store.
+Tables enforce structure (types, vocabularies, NOT NULL) and nothing else: a row that breaks a rule of meaning is kept
+and reported by the validator, because a trace that refuses to load cannot be repaired. Every table leads with the
+column ``run``, so that one store holds many runs. Names of runs, stages and edges become ENUM types of the store.
 
 A view file starts with its catalog entry, four comment fields that may run over several lines::
 
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from importlib import resources
 
 from workbench.schema.enums import ENUMS
-from workbench.schema.tables import TABLES, Column, Table
+from workbench.schema.tables import Column, Table
 
 SQL_TYPES = {
     "int64": "BIGINT",

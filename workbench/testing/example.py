@@ -1,13 +1,12 @@
 """One request through two encoders, a thinker, a talker and a vocoder, small enough to check by hand.
 
-Encoders ``ea`` (audio) and ``ev`` (vision) feed the thinker ``t``, which streams three chunks to the talker ``k``, which
-streams them to the vocoder ``v``. Vision waits for request 9 until 10 ms, the thinker for request 8 until 60 ms; those two
-never end. Outputs reach the client at 149, 179 and 209 ms: TTFA 149 ms, JCT 209 ms, join wait of the audio branch 23 ms.
+Encoders ``ea`` (audio) and ``ev`` (vision) feed the thinker ``t``, which streams three chunks to the talker ``k``,
+which streams them to the vocoder ``v``. Vision waits for request 9 until 10 ms, the thinker for request 8 until 60 ms;
+those two never end. Outputs reach the client at 149, 179 and 209 ms: TTFA 149 ms, JCT 209 ms, join wait of the audio
+branch 23 ms.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from workbench.testing.tables import Row, Tables, from_rows, run_row
 from workbench.units import MS_NS
@@ -98,8 +97,8 @@ def worked_example() -> Tables:
     chunks = []
     for name, (edge, seq, sent, received, producer, consumer, request) in _CHUNKS.items():
         took = received if consumer is None else taken[consumer]
-        chunk = _chunk(ids[name], edge, request, seq, sent, received, took, ids[producer])
-        chunks.append(chunk | {"consumer_span": None if consumer is None else ids[consumer]})
+        row = _chunk(ids[name], edge, request, seq, sent, received, took, ids[producer])
+        chunks.append(row | {"consumer_span": None if consumer is None else ids[consumer]})
     return from_rows(
         {
             "run": [
@@ -182,9 +181,7 @@ def _batch(batch: int, stage: str, start: int, end: int) -> Row:
     }
 
 
-def _chunk(
-    span: int, edge: str, request: int, seq: int, sent: int, received: int, taken: int, producer: int
-) -> dict[str, Any]:
+def _chunk(span: int, edge: str, request: int, seq: int, sent: int, received: int, taken: int, producer: int) -> Row:
     source, target = edge.split(">")
     kind = next(kind for a, b, _, kind in _EDGES if (a, b) == (source, target))
     row: Row = {

@@ -1,9 +1,7 @@
 """The store: one DuckDB file built from run folders, opened read-only, with every metric as a view.
 
-A store is derived data. It is built from immutable folders in one transaction into a temporary file that replaces the old
-one only when complete, and it is rebuilt only when a folder or the contract changed. Files from outside are hostile until
-read: each is checked against its manifest and the contract, names from it reach SQL only as quoted values, and the first
-defect is one error that names file, column, row and value.
+A store is derived data. It is built from immutable folders in one transaction into a temporary file that replaces the
+old one only when complete, and it is rebuilt only when a folder or the contract changed.
 """
 
 from __future__ import annotations
@@ -12,29 +10,30 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from workbench.errors import DataIntegrityError, UsageError
 from workbench.schema import ddl
 from workbench.schema.enums import ENUMS
-from workbench.schema.tables import SCHEMA_VERSION, TABLES, Column, Table
-from workbench.trace import manifest
+from workbench.schema.tables import SCHEMA_VERSION, TABLES
+from workbench.trace.incoming import (
+    MAX_ROWS,
+    IncomingRun,
+    Rows,
+    collect_names,
+    diagnose,
+    distinct,
+    first_line,
+    read_folders,
+    read_tables,
+    readable,
+)
 
 # done rows, all rows, what was just loaded
 Progress = Callable[[int, int, str], None]
-
-# Tables without which a folder is not a run; the others are absent when they have no rows.
-REQUIRED = ("run", "proc", "stage", "edge", "request", "outcome", "span", "chunk")
-
-# A few bytes of Parquet can promise billions of equal rows; a real table of this size belongs in several runs.
-MAX_ROWS = 200_000_000
-MAX_NAMES = 10_000
-MAX_NAME_LENGTH = 255
 
 # A missing extension must fail at once: the default tries for seconds to download it.
 CONFIG: dict[str, str | bool | int | float | list[str]] = {
@@ -44,34 +43,6 @@ CONFIG: dict[str, str | bool | int | float | list[str]] = {
 
 # Catalog name under which `open_store` attaches a store.
 CATALOG = "store"
-
-ACCEPTED: dict[str, Callable[[pa.DataType], bool]] = {
-    "int64": pa.types.is_integer,
-    "int32": pa.types.is_integer,
-    "int16": pa.types.is_integer,
-    "float64": lambda found: pa.types.is_floating(found) or pa.types.is_integer(found),
-    "bool": pa.types.is_boolean,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """Rows of one table of one run before they are loaded: how SQL reads them and what an error calls them."""
-
-    table: Table
-    relation: str
-    count: int
-    where: str
-    arrow: pa.Table | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """One run to load: its label, the hash of what it was read from, and its tables."""
-
-    label: str
-    digest: str | None
-    rows: dict[str, _Rows] = field(default_factory=dict)
 
 
 def build(
@@ -89,8 +60,8 @@ def build(
     folders : sequence of path
         Folders of sealed runs, each with ``manifest.json``; their order is the order in which runs sort.
     path : path
-        The ``.duckdb`` file. An older store is replaced once the new one is complete; readers that hold the old one open
-        keep reading it. Any other file is left alone.
+        The ``.duckdb`` file. An older store is replaced once the new one is complete; readers that hold the old one
+        open keep reading it. Any other file is left alone.
     progress : callable, optional
         Called with (rows loaded, rows in all, "run/table") after each table.
     threads : int, optional
@@ -111,7 +82,7 @@ def build(
         No folders, two runs of one name, or `path` is something else than a store.
     """
     path = Path(path)
-    runs = _read_folders(folders, max_rows)
+    runs = read_folders(folders, max_rows)
     key = _key(runs)
     if path.exists() and _info(path)[0] == key:
         return False
@@ -125,9 +96,9 @@ def build(
 def open_store(path: str | os.PathLike[str], *, threads: int | None = None) -> duckdb.DuckDBPyConnection:
     """Open a store read-only, with its tables and views in scope.
 
-    The file is attached to a fresh in-memory database as catalog ``store``: unlike a direct connection this sees a store
-    that was rebuilt while the process still holds the old one. ``connection.cursor()`` starts in the empty in-memory
-    catalog; open a second store connection, or say ``USE store`` there.
+    The file is attached to a fresh in-memory database as catalog ``store``: unlike a direct connection this sees a
+    store that was rebuilt while the process still holds the old one. ``connection.cursor()`` starts in the empty
+    in-memory catalog; open a second store connection, or say ``USE store`` there.
 
     Raises
     ------
@@ -160,8 +131,8 @@ def load_folders(
     threads: int | None = None,
     max_rows: int = MAX_ROWS,
 ) -> duckdb.DuckDBPyConnection:
-    """Load run folders into memory: the same tables and views without a file. Parameters and errors as in :func:`build`."""
-    return _in_memory(_read_folders(folders, max_rows), progress, threads)
+    """Load run folders into memory: the same tables and views without a file; otherwise as :func:`build`."""
+    return _in_memory(read_folders(folders, max_rows), progress, threads)
 
 
 def load_folder(folder: str | os.PathLike[str], *, threads: int | None = None) -> duckdb.DuckDBPyConnection:
@@ -188,7 +159,7 @@ def load_tables(
     UsageError
         `path` exists.
     """
-    checked = _distinct([_read_tables(tables) for tables in runs])
+    checked = distinct([read_tables(tables) for tables in runs])
     if path is None:
         return _in_memory(checked, None, threads)
     if Path(path).exists():
@@ -199,7 +170,7 @@ def load_tables(
     return duckdb.connect(str(path), config=_config(threads))
 
 
-def _in_memory(runs: list[_Run], progress: Progress | None, threads: int | None) -> duckdb.DuckDBPyConnection:
+def _in_memory(runs: list[IncomingRun], progress: Progress | None, threads: int | None) -> duckdb.DuckDBPyConnection:
     con = duckdb.connect(":memory:", config=_config(threads))
     try:
         _load(con, runs, _key(runs), progress)
@@ -220,7 +191,7 @@ def _contract() -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _key(runs: Sequence[_Run]) -> str:
+def _key(runs: Sequence[IncomingRun]) -> str:
     text = "\n".join([_contract(), *(f"{run.digest} {run.label}" for run in runs)])
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -234,7 +205,7 @@ def _info(path: Path) -> tuple[str, str]:
     except duckdb.Error as err:
         raise UsageError(
             "a store or a path that does not exist yet",
-            f"another file ({_first_line(err)})",
+            f"another file ({first_line(err)})",
             where=str(path),
             fix="Name another path, or delete the file if it is a damaged store.",
         ) from err
@@ -257,116 +228,11 @@ def _replacing(path: Path) -> Iterator[Path]:
             leftover.unlink(missing_ok=True)
 
 
-def _read_folders(folders: Sequence[str | os.PathLike[str]], max_rows: int) -> list[_Run]:
-    if not folders:
-        raise UsageError("at least one run folder", "none")
-    return _distinct([_read_folder(Path(folder), max_rows) for folder in folders])
-
-
-def _distinct(runs: list[_Run]) -> list[_Run]:
-    labels = [run.label for run in runs]
-    for label in labels:
-        if labels.count(label) > 1:
-            raise UsageError(
-                "runs with different labels", f"{labels.count(label)} runs labelled {label!r}", fix="Load one of them."
-            )
-    return runs
-
-
-def _read_folder(folder: Path, max_rows: int) -> _Run:
-    digest = manifest.verify(folder)
-    rows = {}
-    for table in TABLES.values():
-        path = folder / f"{table.name}.parquet"
-        if path.exists():
-            rows[table.name] = _read_file(table, path, max_rows)
-    _require(rows, str(folder))
-    return _Run(_label(rows["run"], pq.read_table(folder / "run.parquet")), digest, rows)
-
-
-def _read_file(table: Table, path: Path, max_rows: int) -> _Rows:
-    try:
-        footer = pq.read_metadata(path)
-        schema = footer.schema.to_arrow_schema()
-    except (pa.ArrowException, OSError) as err:
-        raise DataIntegrityError("a readable Parquet file", _first_line(err), where=str(path)) from err
-    if footer.num_rows > max_rows:
-        raise DataIntegrityError(
-            f"at most {max_rows} rows", f"{footer.num_rows}", where=str(path), fix="Raise max_rows if this is intended."
-        )
-    _check_schema(table, schema, str(path))
-    relation = f"read_parquet({ddl.quote_text(str(path))}, hive_partitioning=false)"
-    return _Rows(table, relation, footer.num_rows, str(path))
-
-
-def _read_tables(tables: Mapping[str, pa.Table]) -> _Run:
-    if unknown := sorted(set(tables) - set(TABLES)):
-        raise DataIntegrityError(f"tables named {', '.join(TABLES)}", ", ".join(map(_shown, unknown)))
-    rows = {}
-    for name in TABLES:
-        if name in tables:
-            where = f"table {name}"
-            _check_schema(TABLES[name], tables[name].schema, where)
-            rows[name] = _Rows(TABLES[name], f"incoming_{name}", tables[name].num_rows, where, tables[name])
-    _require(rows, "tables in memory")
-    return _Run(_label(rows["run"], tables["run"]), None, rows)
-
-
-def _require(rows: Mapping[str, _Rows], where: str) -> None:
-    if missing := [name for name in REQUIRED if name not in rows]:
-        raise DataIntegrityError(f"tables {', '.join(REQUIRED)}", f"no {', '.join(missing)}", where=where)
-    if rows["run"].count != 1:
-        raise DataIntegrityError("one row", f"{rows['run'].count} rows", where=rows["run"].where)
-
-
-def _label(rows: _Rows, table: pa.Table) -> str:
-    """The run's label, from a row that must be of this contract's version."""
-    version = table.column("schema_version")[0].as_py()
-    if version != SCHEMA_VERSION:
-        raise DataIntegrityError(
-            f"schema_version {SCHEMA_VERSION}", str(version), where=rows.where, fix="Use the release that wrote it."
-        )
-    label = table.column("label")[0].as_py()
-    if not label or len(label) > MAX_NAME_LENGTH:
-        raise DataIntegrityError(
-            f"a label of 1 to {MAX_NAME_LENGTH} characters", _shown(label), where=f"{rows.where}: column label"
-        )
-    return str(label)
-
-
-def _check_schema(table: Table, schema: pa.Schema, where: str) -> None:
-    """Compare names and types of a table's columns with the contract, whatever their order."""
-    for column in table.columns:
-        if (count := schema.names.count(column.name)) != 1:
-            raise DataIntegrityError(
-                f"one column {column.name} ({column.type})",
-                f"{count}",
-                where=where,
-                fix="See workbench/schema/tables.py.",
-            )
-        found = schema.field(column.name).type
-        if not _fits(column, found):
-            raise DataIntegrityError(f"type {column.type}", str(found), where=f"{where}: column {column.name}")
-    if unknown := sorted(set(schema.names) - set(table.names)):
-        raise DataIntegrityError(
-            f"columns {', '.join(table.names)}", f"also {', '.join(map(_shown, unknown))}", where=where
-        )
-
-
-def _fits(column: Column, found: pa.DataType) -> bool:
-    """Whether values of an Arrow type can be this column's; a column of nothing but NULL fits all."""
-    if pa.types.is_dictionary(found):
-        found = found.value_type
-    if pa.types.is_null(found):
-        return True
-    return ACCEPTED.get(column.type, lambda t: pa.types.is_string(t) or pa.types.is_large_string(t))(found)
-
-
-def _load(con: duckdb.DuckDBPyConnection, runs: Sequence[_Run], key: str, progress: Progress | None) -> None:
+def _load(con: duckdb.DuckDBPyConnection, runs: Sequence[IncomingRun], key: str, progress: Progress | None) -> None:
     """Create and fill everything in one transaction."""
     total = sum(rows.count for run in runs for rows in run.rows.values())
     done = 0
-    current: tuple[_Run, _Rows] | None = None
+    current: tuple[IncomingRun, Rows] | None = None
     con.execute("BEGIN")
     try:
         names = {"run_name": [run.label for run in runs]}
@@ -375,7 +241,7 @@ def _load(con: duckdb.DuckDBPyConnection, runs: Sequence[_Run], key: str, progre
             for run in runs:
                 for rows in run.rows.values():
                     current = run, rows
-                    _collect_names(con, rows, name, names[name])
+                    collect_names(con, rows, name, names[name])
         current = None
         for statement in ddl.create_types(names):
             con.execute(statement)
@@ -402,93 +268,13 @@ def _load(con: duckdb.DuckDBPyConnection, runs: Sequence[_Run], key: str, progre
             con.execute("ROLLBACK")
         if current is None:
             raise
-        raise _diagnose(con, current[1], err) from err
+        raise diagnose(con, current[1], err) from err
 
 
-@contextlib.contextmanager
-def _readable(con: duckdb.DuckDBPyConnection, rows: _Rows) -> Iterator[str]:
-    """The rows as something to select from."""
-    if rows.arrow is None:
-        yield rows.relation
-        return
-    con.register(rows.relation, rows.arrow)
-    try:
-        yield rows.relation
-    finally:
-        con.unregister(rows.relation)
-
-
-def _collect_names(con: duckdb.DuckDBPyConnection, rows: _Rows, type_name: str, names: list[str]) -> None:
-    """Append the stage or edge names of a table that `names` lacks: declared ones in order, then those only used.
-
-    Undeclared names get in as well, so that the validator can list the rows that use them.
-    """
-    known = set(names)
-    declared = rows.table.name in ("stage", "edge")
-    for column in rows.table.columns:
-        if ddl.name_type(rows.table, column) != type_name:
-            continue
-        quoted = ddl.quote_name(column.name)
-        select, order = ("SELECT", "") if declared else ("SELECT DISTINCT", " ORDER BY 1")
-        with _readable(con, rows) as relation:
-            found = con.execute(
-                f"{select} {quoted}::VARCHAR FROM {relation} WHERE {quoted} IS NOT NULL{order} LIMIT {MAX_NAMES + 1}"
-            ).fetchall()
-        for (name,) in found:
-            if len(name) > MAX_NAME_LENGTH:
-                raise DataIntegrityError(
-                    f"names of at most {MAX_NAME_LENGTH} characters",
-                    f"one of {len(name)}: {_shown(name)}",
-                    where=f"{rows.where}: column {column.name}",
-                )
-            if name not in known:
-                known.add(name)
-                names.append(name)
-        if len(names) > MAX_NAMES:
-            raise DataIntegrityError(
-                f"at most {MAX_NAMES} different names", "more", where=f"{rows.where}: column {column.name}"
-            )
-
-
-def _insert(con: duckdb.DuckDBPyConnection, run: _Run, rows: _Rows) -> None:
+def _insert(con: duckdb.DuckDBPyConnection, run: IncomingRun, rows: Rows) -> None:
     values = [f"{ddl.quote_text(run.label)}::run_name"]
     for column in rows.table.columns:
         name, type_ = ddl.quote_name(column.name), ddl.sql_type(rows.table, column)
         values.append(f"CAST({name} AS {type_})")
-    with _readable(con, rows) as relation:
+    with readable(con, rows) as relation:
         con.execute(f"INSERT INTO {ddl.quote_name(rows.table.name)} SELECT {', '.join(values)} FROM {relation}")
-
-
-def _diagnose(con: duckdb.DuckDBPyConnection, rows: _Rows, err: duckdb.Error) -> DataIntegrityError:
-    """The first value of a table that does not fit its column, or else what DuckDB said about the file."""
-    with contextlib.suppress(duckdb.Error), _readable(con, rows) as relation:
-        for column in rows.table.columns:
-            name = ddl.quote_name(column.name)
-            bad = "false" if column.null else f"{name} IS NULL"
-            if column.is_enum:
-                allowed = ENUMS[column.type]
-                bad += f" OR {name} NOT IN ({', '.join(map(ddl.quote_text, allowed))})"
-            elif column.type in ddl.SQL_TYPES:
-                bad += f" OR ({name} IS NOT NULL AND TRY_CAST({name} AS {ddl.SQL_TYPES[column.type]}) IS NULL)"
-            row = con.execute(
-                f"SELECT row, value FROM (SELECT row_number() OVER () - 1 AS row, {name}::VARCHAR AS value, {bad} AS bad"
-                f" FROM {relation}) WHERE bad ORDER BY row LIMIT 1"
-            ).fetchone()
-            if row is not None:
-                expected = f"one of {', '.join(ENUMS[column.type])}" if column.is_enum else column.type
-                return DataIntegrityError(
-                    f"{expected}{' or NULL' if column.null else ''}",
-                    "NULL" if row[1] is None else _shown(row[1]),
-                    where=f"{rows.where}: column {column.name}, row {row[0]} (the first is 0)",
-                )
-    return DataIntegrityError("rows that fit the contract", _first_line(err), where=rows.where)
-
-
-def _first_line(err: Exception) -> str:
-    return str(err).strip().partition("\n")[0] or type(err).__name__
-
-
-def _shown(value: str | None) -> str:
-    """A value from outside for a message: quoted, escaped, and cut."""
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."

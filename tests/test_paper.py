@@ -13,11 +13,13 @@ PAPER = Path(__file__).resolve().parent.parent / "paper"
 NAMES = (r"95\\,\\%", r"SmolLM2-135M", r"\bp95\b", r"HiFi-GAN")
 
 
+QUIET = re.compile(r"\\(cite|ref|label|includegraphics|begin|end|setlength\{\\tabcolsep\})(\[[^]]*\])?\{[^}]*\}")
+
+
 def prose() -> list[str]:
-    """Lines of the document's body without comments, commands' arguments that are names, and table rules."""
+    """Lines of the document's body without comments and without arguments that are names or lengths of the layout."""
     body = (PAPER / "main.tex").read_text().partition(r"\begin{document}")[2]
-    lines = [re.sub(r"(?<!\\)%.*", "", line) for line in body.splitlines()]
-    return [re.sub(r"\\(cite|ref|label|includegraphics|begin|end|setlength\{\\tabcolsep\})(\[[^]]*\])?\{[^}]*\}", "", line) for line in lines]
+    return [QUIET.sub("", re.sub(r"(?<!\\)%.*", "", line)) for line in body.splitlines()]
 
 
 def typed_numbers(line: str) -> list[str]:

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import duckdb
 
-import workbench
 from workbench.errors import UsageError
 from workbench.trace import manifest, store
 
-ROOT = Path(workbench.__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 STORES = ROOT / "build" / "stores"
 SMOKE_RUNS = ("-light-", "-pair1-", "-pair2-", "-isolated")
 

@@ -136,7 +136,8 @@ def campaign(
     burst = RunPlan(
         f"{plan.prefix}-saturation", plan.saturation_requests, 1000.0, arrival_seed=1, length_seed=2, content_seed=3,
     )  # fmt: skip
-    mix = replace(burst.mix, cancel_share=0.0, oversized_share=0.0)
+    patient = tuple(replace(c, job_deadline_s=None) for c in burst.mix.classes)
+    mix = replace(burst.mix, classes=patient, cancel_share=0.0, oversized_share=0.0)
     sealed = [_one(models, replace(burst, mix=mix), destination, adjust, say)]
     rate_per_s = saturation_per_s(sealed[0])
     say(f"saturation throughput {rate_per_s:.2f} requests/s")

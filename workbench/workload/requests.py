@@ -120,8 +120,8 @@ class PlannedRequest:
 
 SPEECH_MIX = Mix(
     classes=(
-        RequestClass("short", share=0.7, digits=(2, 3), contents=12, job_deadline_s=30.0),
-        RequestClass("long", share=0.3, digits=(6, 8), contents=12, job_deadline_s=60.0),
+        RequestClass("short", share=0.7, digits=(2, 3), contents=12, job_deadline_s=12.0),
+        RequestClass("long", share=0.3, digits=(6, 8), contents=12, job_deadline_s=30.0),
     ),
     tenants=(Tenant("gold", weight=2.0, share=0.5), Tenant("silver", weight=1.0, share=0.5)),
     cancel_share=0.04,

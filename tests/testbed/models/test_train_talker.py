@@ -50,7 +50,7 @@ def test_training_is_repeatable_and_learns() -> None:
     item = example(ids, durations, codes, dims, stack=4)
     first, second = train([item], SHORT, dims), train([item], SHORT, dims)
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
-    longer = train([item], replace(SHORT, steps=120), dims)
+    longer = train([item], replace(SHORT, steps=200), dims)
     keep = torch.ones(1, len(ids))
     before = torch.cat([torch.full((1, 1, dims.codebooks), dims.codes), codes[None, :-1]], 1)
     logits = longer(torch.tensor([ids]), keep, item.at[None], before, item.stay[None], codes[None])

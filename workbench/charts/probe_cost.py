@@ -78,7 +78,7 @@ def probe_cost(
     )
     chart = theme.figure(
         alt.layer(band, one, each, interval, dot),
-        width_in=theme.COLUMN_IN * 1.35,
+        width_in=theme.COLUMN_IN,
         height_in=0.75 + 0.36 * len(metrics),
         title=title,
         alt_text="Ratio of metrics with probes on and off per pair, with the interval of the mean and the A/A band.",

@@ -17,6 +17,7 @@ from workbench.studies.probe_effect import noise_floors, probe_effects
 from workbench.studies.shadow_profile import TERMINALS, Profile, rebuild
 from workbench.units import S_NS
 
+FOCUS = "near"  # load whose critical path the paper shows
 PLACES = {"light": "Light", "near": "Near", "over": "Over"}
 _MACRO = re.compile(r"wb[A-Z][A-Za-z]*")
 
@@ -67,7 +68,7 @@ def _paths(p: Profile) -> dict[str, str]:
         "wbTiledRequests": f"{int(per_run['requests'].sum()):,}",
         "wbUnattributedShare": _percent(float(checks["unattributed_share"].max() or 0.0)),  # type: ignore[arg-type]
     }
-    shares = participation_shares(p, p.load_names[0])
+    shares = participation_shares(p, FOCUS if FOCUS in p.load_names else p.load_names[-1])
     for terminal, macro in zip(TERMINALS, ("First", "Job"), strict=True):
         mine = shares.filter((pl.col("terminal") == terminal) & (pl.col("stage") != HANDOVER))
         on_path = (

@@ -33,7 +33,7 @@ from workbench.testbed.stages.thinker import ThinkerWorker
 from workbench.testbed.worker import Worker
 from workbench.trace.recorder import Recorder
 
-WeightsKind = Literal["pretrained", "twin"]
+WeightsKind = Literal["pretrained", "full-twin", "twin"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +178,10 @@ def load(kind: WeightsKind, *, limits: Limits, device: torch.device, seed: int =
 
     Parameters
     ----------
-    kind : {"pretrained", "twin"}
-        Pretrained weights of the installed packages with the trained talker, or random-init twins of smaller size that
-        take the same path. What was loaded is stamped on every run.
+    kind : {"pretrained", "full-twin", "twin"}
+        Pretrained weights of the installed packages with the trained talker; random-init thinker and decoder of the same
+        size with the trained talker, for a machine to which the weights cannot travel; or small random-init twins of
+        all three. All take the same path, and what was loaded is stamped on every run.
     limits : Limits
         Static control; sizes the slots.
     device : torch.device
@@ -193,11 +194,14 @@ def load(kind: WeightsKind, *, limits: Limits, device: torch.device, seed: int =
     MissingPrerequisite
         Pretrained weights were asked for and are not installed.
     """
+    # Streamed audio equals offline audio within 1e-5 in fp32 only; TF32 has 10 bits of mantissa.
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
     if kind == "pretrained":
         return _pretrained(limits, device)
-    if kind == "twin":
-        return _twin(limits, device, seed)
-    raise UsageError("pretrained or twin", repr(kind), where="kind of weights")
+    if kind in ("full-twin", "twin"):
+        return _twin(limits, device, seed, is_full=kind == "full-twin")
+    raise UsageError("pretrained, full-twin or twin", repr(kind), where="kind of weights")
 
 
 def _pretrained(limits: Limits, device: torch.device) -> SpeechModels:
@@ -207,7 +211,7 @@ def _pretrained(limits: Limits, device: torch.device) -> SpeechModels:
     alphabet = json.loads(voice.pop("phonemes").tobytes())
     net, codebooks = talker.load_talker()
     revisions = weights.revisions()
-    trained = f"trained:talker sha256:{hashlib.sha256(talker.ASSET.read_bytes()).hexdigest()[:12]}"
+    trained = _trained_talker()
     return SpeechModels(
         graph=preset("t1"),
         limits=limits,
@@ -234,27 +238,37 @@ def _pretrained(limits: Limits, device: torch.device) -> SpeechModels:
     )  # fmt: skip
 
 
-def _twin(limits: Limits, device: torch.device, seed: int) -> SpeechModels:
-    phonemes = Phonemes()
-    vocoder_dims = code2wav.TWIN_DIMS
+def _twin(limits: Limits, device: torch.device, seed: int, *, is_full: bool) -> SpeechModels:
+    thinker_dims = ThinkerDims() if is_full else thinker.TWIN_DIMS
+    vocoder_dims = code2wav.VocoderDims() if is_full else code2wav.TWIN_DIMS
     origin = f"random:{seed}"
+    if is_full:
+        net, codebooks = talker.load_talker()
+        speaks = _trained_talker()
+    else:
+        net = talker.random_talker(talker.TWIN_DIMS, seed)
+        codebooks = Codebooks.random(
+            channels=vocoder_dims.latent, count=net.dims.codebooks, size=net.dims.codes, seed=seed
+        )
+        speaks = origin
     return SpeechModels(
         graph=preset("t1"),
         limits=limits,
         device=device,
         grammar=DigitGrammar(TwinTokenizer()),
         thinker=Thinker(
-            thinker.TWIN_DIMS, thinker.random_weights(thinker.TWIN_DIMS, seed), slots=limits.thinker, max_tokens=128,
-            device=device,
+            thinker_dims, thinker.random_weights(thinker_dims, seed), slots=limits.thinker, max_tokens=128, device=device
         ),
-        phonemes=phonemes,
-        talker=Talker(talker.random_talker(talker.TWIN_DIMS, seed), slots=limits.talker, device=device),
-        codebooks=Codebooks.random(
-            channels=vocoder_dims.latent, count=talker.TWIN_DIMS.codebooks, size=talker.TWIN_DIMS.codes, seed=seed
-        ).to(device),
+        phonemes=Phonemes(),
+        talker=Talker(net, slots=limits.talker, device=device),
+        codebooks=codebooks.to(device),
         code2wav=Code2Wav(
             vocoder_dims, code2wav.random_weights(vocoder_dims, seed), slots=limits.vocoder_streams, device=device
         ),
-        origin={"thinker": origin, "phonemizer": "none", "talker": origin, "code2wav": origin},
-        revisions={"thinker": origin, "talker": origin, "voice": origin},
-    )  # fmt: skip
+        origin={"thinker": origin, "phonemizer": "none", "talker": speaks, "code2wav": origin},
+        revisions={"thinker": origin, "talker": speaks, "voice": origin},
+    )
+
+
+def _trained_talker() -> str:
+    return f"trained:talker sha256:{hashlib.sha256(talker.ASSET.read_bytes()).hexdigest()[:12]}"

@@ -44,7 +44,12 @@ def breakdown(path: pl.DataFrame, *, loads: list[str], title: str = "") -> tuple
             .mark_bar(height={"band": 0.72})
             .encode(
                 y=alt.Y("load:N", sort=loads, title=None, axis=alt.Axis(labels=terminal == "first")),
-                x=alt.X("mean_s:Q", stack="zero", title=f"time {TERMINAL_TITLES[terminal]} (s per request)"),
+                x=alt.X(
+                    "mean_s:Q",
+                    stack="zero",
+                    title=f"time {TERMINAL_TITLES[terminal]} (s per request)",
+                    axis=alt.Axis(tickCount=5),
+                ),
                 color=alt.Color(
                     "kind:N", scale=scale, title=None, legend=alt.Legend(columns=4, labelExpr=theme.PLAIN_LABELS)
                 ),

@@ -8,8 +8,11 @@ import polars as pl
 from workbench.charts import theme
 
 QUANTITIES = {"W_v": "waiting W_v", "S_v": "service S_v"}
-# Powers of ten without prefixes: "10m" beside a unit of ms would read as minutes.
-LOG_LABELS = "datum.value < 1 ? format(datum.value, '~g') : format(datum.value, ',d')"
+# Every second power of ten, without prefixes: "10m" beside a unit of ms would read as minutes.
+LOG_LABELS = (
+    "indexof([0.1, 10, 1000, 100000], datum.value) >= 0 ? '' : "
+    "datum.value < 1 ? format(datum.value, '~g') : format(datum.value, ',d')"
+)
 COLORS = {"waiting W_v": theme.VERMILLION, "service S_v": theme.BLUE}
 
 

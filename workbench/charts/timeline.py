@@ -98,7 +98,7 @@ def timeline(
         shapes = sorted(points["what"].unique().to_list())
         layers.append(
             alt.Chart(points)
-            .mark_point(filled=True, size=22, color=theme.INK)
+            .mark_point(filled=True, size=26)
             .encode(
                 y,
                 x=alt.X("at_ms:Q"),
@@ -109,6 +109,8 @@ def timeline(
                         domain=shapes, range=["triangle-down", "diamond", "circle", "cross"][: len(shapes)]
                     ),
                 ),
+                color=alt.condition("datum.what == 'first audio'", alt.value(theme.VERMILLION), alt.value(theme.INK)),
+                size=alt.condition("datum.what == 'first audio'", alt.value(60), alt.value(26)),
                 tooltip=["what:N", "stage:N", alt.Tooltip("at_ms:Q", format=".2f")],
             )
         )

@@ -3,10 +3,12 @@
 WITH linked AS (
     SELECT c.run, c.span, c.sent_ns, c.received_ns, c.producer_span, c.consumer_span,
            p.end_ns AS made_ns, u.start_ns AS used_ns,
-           c.producer_span IS NOT NULL AND p.span IS NULL AS no_producer,
-           c.consumer_span IS NOT NULL AND u.span IS NULL AS no_consumer,
+           -- With probes off the stages name their spans and record none of them.
+           r.probes = 'on' AND c.producer_span IS NOT NULL AND p.span IS NULL AS no_producer,
+           r.probes = 'on' AND c.consumer_span IS NOT NULL AND u.span IS NULL AS no_consumer,
            coalesce(p.stage <> e.source, false) OR coalesce(u.stage <> e.target, false) AS is_misplaced
     FROM chunk AS c
+    JOIN run AS r ON r.run = c.run
     LEFT JOIN edge AS e ON e.run = c.run AND e.edge = c.edge
     LEFT JOIN span AS p ON p.run = c.run AND p.span = c.producer_span
     LEFT JOIN span AS u ON u.run = c.run AND u.span = c.consumer_span

@@ -53,6 +53,8 @@ class ClientPlan:
         What every audio stream must be.
     probes : {"on", "off"}
         Setting of the run. What the client sees is recorded either way.
+    flush_interval_s : float
+        Interval of the recorder's flusher.
     keep_audio : bool
         Write each request's PCM beside the segments.
     """
@@ -66,6 +68,7 @@ class ClientPlan:
     edges: tuple[str, ...]
     spec: StreamSpec
     probes: str
+    flush_interval_s: float
     keep_audio: bool = False
 
 
@@ -233,9 +236,12 @@ def main(plan: ClientPlan, connection: Connection, folder: str) -> None:
     # The generator must not queue behind the stages it measures. An unprivileged user gets the same run with more
     # submit lag, and the lag is judged.
     with contextlib.suppress(PermissionError):
-        os.setpriority(os.PRIO_PROCESS, 0, -5)
+        os.nice(-5)
     proc = replace(ProcInfo.here(CLIENT_PROC, "client"), host=HOST)
-    recorder = Recorder(Path(folder), proc, stages=plan.stages, edges=plan.edges, probes=plan.probes)
+    recorder = Recorder(
+        Path(folder), proc, stages=plan.stages, edges=plan.edges, probes=plan.probes,
+        flush_interval_s=plan.flush_interval_s,
+    )  # fmt: skip
     generator = LoadGenerator(plan, connection, recorder)
     generator.run()
     recorder.close()

@@ -179,9 +179,9 @@ def load(kind: WeightsKind, *, limits: Limits, device: torch.device, seed: int =
     Parameters
     ----------
     kind : {"pretrained", "full-twin", "twin"}
-        Pretrained weights of the installed packages with the trained talker; random-init thinker and decoder of the same
-        size with the trained talker, for a machine to which the weights cannot travel; or small random-init twins of
-        all three. All take the same path, and what was loaded is stamped on every run.
+        Pretrained weights of the installed packages with the trained talker; random-init thinker and decoder of the
+        same size with the trained talker, for a machine to which the weights cannot travel; or small random-init twins
+        of all three. All take the same path, and what was loaded is stamped on every run.
     limits : Limits
         Static control; sizes the slots.
     device : torch.device
@@ -257,7 +257,8 @@ def _twin(limits: Limits, device: torch.device, seed: int, *, is_full: bool) -> 
         device=device,
         grammar=DigitGrammar(TwinTokenizer()),
         thinker=Thinker(
-            thinker_dims, thinker.random_weights(thinker_dims, seed), slots=limits.thinker, max_tokens=128, device=device
+            thinker_dims, thinker.random_weights(thinker_dims, seed), slots=limits.thinker, max_tokens=128,
+            device=device,
         ),
         phonemes=Phonemes(),
         talker=Talker(net, slots=limits.talker, device=device),
@@ -267,7 +268,7 @@ def _twin(limits: Limits, device: torch.device, seed: int, *, is_full: bool) -> 
         ),
         origin={"thinker": origin, "phonemizer": "none", "talker": speaks, "code2wav": origin},
         revisions={"thinker": origin, "talker": speaks, "voice": origin},
-    )
+    )  # fmt: skip
 
 
 def _trained_talker() -> str:

@@ -1,7 +1,8 @@
-"""The backward walk in plain Python over dictionaries, written from the definition: slow, and easy to check by reading."""
+"""The backward walk in plain Python over dictionaries, written from the definition: slow and easy to check."""
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -49,6 +50,7 @@ class PlainRun:
         self.delivered: dict[int, list[Activity]] = defaultdict(list)
         self.waits: dict[tuple[int, str, int], list[Row]] = defaultdict(list)
         chains: dict[tuple[int, str, int], list[Activity]] = defaultdict(list)
+        self.batches: dict[int | None, list[Activity]] = defaultdict(list)
         self.launches: dict[tuple[str, int], dict[tuple[str, int], Activity]] = defaultdict(dict)
         for row in rows["span"]:
             key = row["request"], row["stage"], row["epoch"]
@@ -58,6 +60,7 @@ class PlainRun:
                 a = self._add(row, row["kind"], row["chunk"], row["start_ns"], row["end_ns"], row["stage"])
                 chains[key].append(a)
                 launch = ("span", a.id) if row["batch"] is None else ("batch", row["batch"])
+                self.batches[row["batch"]].append(a)
                 self.launches[row["stage"], row["replica"]].setdefault(launch, a)
             elif row["kind"] == "host" and roles[row["stage"]] == "client":
                 self._add(row, "host", row["chunk"], row["start_ns"], row["end_ns"], row["stage"])
@@ -67,7 +70,7 @@ class PlainRun:
                 self._add(row, kind, row["seq"], row["sent_ns"], row["received_ns"], None)
         for chain in chains.values():
             chain.sort(key=lambda a: (a.chunk, a.start, a.id))
-            for before, after in zip(chain, chain[1:], strict=False):
+            for before, after in itertools.pairwise(chain):
                 after.state = before
         self.chains = chains
         for a in self.all.values():
@@ -119,7 +122,8 @@ class PlainRun:
             if not same:
                 continue
             target = next((b for b in same if b.start >= wait["end_ns"]), same[-1])
-            sending = wait["kind"] == "credit_stall" and target.end <= wait["start_ns"] and target.start < wait["end_ns"]
+            after = target.end <= wait["start_ns"] and target.start < wait["end_ns"]
+            sending = wait["kind"] == "credit_stall" and after
             if not sending:
                 held = a is target
             elif a.stage is None:
@@ -151,6 +155,38 @@ class PlainRun:
         latest = max(ends, default=None)
         return (latest, False) if latest is None or latest <= a.start else (None, True)
 
+    def together(self, a: Activity) -> list[Activity]:
+        """Members of an activity's launch."""
+        batch = a.row.get("batch")
+        return [a] if batch is None else self.batches[batch]
+
+    def ended_by_cause(self, wait: Row, a: Activity) -> bool:
+        return self.explained(wait) and wait["end_ns"] <= a.start
+
+    def timer(self, a: Activity) -> int | None:
+        """Timer wait of the member of a launch that began to wait first."""
+        waits = [
+            (wait["start_ns"], member.id, wait["span"])
+            for member in self.together(a)
+            for wait in self.waits_of(member)
+            if wait["cause"] == "timer" and self.ended_by_cause(wait, member)
+        ]
+        return min(waits)[2] if waits else None
+
+    def latest(self, a: Activity, low: int) -> int:
+        """The last thing that an activity itself waited for."""
+        moments = [low, self.scheduled[a.request], *(moment for moment, *_ in self.causes(a))]
+        freed, _ = self.replica_before(a)
+        if freed is not None:
+            moments.append(freed)
+        if a.stage is not None and a.row["cause"] == "resource" and a.row["cause_span"] in self.all:
+            moments.append(self.all[a.row["cause_span"]].end)
+        timer = self.timer(a)
+        for wait in self.waits_of(a):
+            if self.ended_by_cause(wait, a) and (wait["cause"] != "timer" or wait["span"] == timer):
+                moments.append(wait["end_ns"])
+        return max(moments)
+
     def path(self, terminal: Activity) -> list[tuple[str, int, int, int]]:
         """Segments (kind, start, end, span) from arrival to terminal."""
         low, a, out = self.scheduled[terminal.request], terminal, []
@@ -162,11 +198,9 @@ class PlainRun:
             ready, _, _, following = min(causes, key=lambda c: (-c[0], c[1], c[2]), default=(low, 0, 0, None))
             ready = max(ready, low)
             waits = sorted(self.waits_of(a), key=lambda w: (w["start_ns"], w["span"]))
-            freed, busy = self.replica_before(a)
-            latest = max([ready] + ([freed] if freed is not None else []))
-            if a.stage is not None and a.row["cause"] == "resource" and a.row["cause_span"] in self.all:
-                latest = max(latest, self.all[a.row["cause_span"]].end)
-            latest = max([latest] + [w["end_ns"] for w in waits if self.explained(w) and w["end_ns"] <= a.start])
+            _, busy = self.replica_before(a)
+            latest = max(ready, *(self.latest(member, low) for member in self.together(a)))
+            latest = max([latest] + [w["end_ns"] for w in waits if self.ended_by_cause(w, a)])
             rooted = a.kind == "host" or (
                 a.row["cause"] == "arrival"
                 if a.stage is not None
@@ -178,7 +212,7 @@ class PlainRun:
                 begin, stop = max(wait["start_ns"], ready), min(wait["end_ns"], cursor)
                 if stop > begin:
                     here += self._gap(a, stop, cursor, latest, rest)
-                    if self.explained(wait) and wait["end_ns"] <= a.start:
+                    if self.ended_by_cause(wait, a):
                         here.append((wait["kind"], begin, stop, wait["span"]))
                     else:
                         here.append(("unattributed", begin, stop, a.id))

@@ -1,7 +1,7 @@
 """A random streaming run whose true causes are known: every start is a maximum that this file takes itself.
 
-The tasks run in one fixed order; each launch starts at the latest of its members' data, state and credits, of the launch
-before on its replica and of its timer, plus a random lag. Nothing here knows how the package finds paths.
+The tasks run in one fixed order; each launch starts at the latest of its members' data, state and credits, of the
+launch before on its replica and of its timer, plus a random lag. Nothing here knows how the package finds paths.
 """
 
 from __future__ import annotations
@@ -76,13 +76,13 @@ class Launch:
 class Run:
     """A random run: a graph, requests, an order of launches, and the times that follow from them."""
 
-    def __init__(self, seed: int, *, credits: bool = True) -> None:
+    def __init__(self, seed: int, *, credits: bool = True, least: int = 0) -> None:
         self.rng = random.Random(seed)
+        self.least = least
         rng = self.rng
         self.stages = [f"s{i}" for i in range(rng.randint(1, 4))]
         self.replicas = {stage: rng.randint(1, 2) for stage in self.stages}
         self.limit = {stage: rng.randint(1, 3) for stage in self.stages}
-        self.tasks = {stage: 1 for stage in self.stages}
         chunks = rng.randint(1, 3)
         pairs = [
             (a, b)
@@ -94,11 +94,12 @@ class Run:
         self.edges += pairs
         self.edges += [(s, "client") for s in self.stages if s not in [a for a, _ in pairs] or rng.random() < 0.2]
         self.streams = {edge: "client" not in edge[:1] and rng.random() < 0.7 for edge in self.edges}
-        self.tasks = {stage: chunks for stage in self.stages}
+        self.tasks = dict.fromkeys(self.stages, chunks)
+        whole = [a for a, b in pairs if not self.streams[a, b]]
         self.windows = {
             edge: rng.randint(1, 2)
             for edge in pairs
-            if self.streams[edge] and edge[0] not in [a for a, b in pairs if not self.streams[a, b]] and credits and rng.random() < 0.5
+            if credits and self.streams[edge] and edge[0] not in whole and rng.random() < 0.5
         }
         self.returned_at_start = {edge: rng.random() < 0.5 for edge in pairs}
         self.trips = {edge: rng.choice((0, 0, 1, 4)) for edge in pairs}
@@ -124,7 +125,8 @@ class Run:
 
     def act(self, request: int, kind: str, causes: list[Cause], **where: Any) -> Act:
         lag = self.rng.choice((0, 0, 0, 1, 2))
-        made = Act(self.ids.pop(), request, kind, self.time(), lag, causes, **where)
+        time = max(self.time(), self.least if kind == "service" else 0)
+        made = Act(self.ids.pop(), request, kind, time, lag, causes, **where)
         self.acts.append(made)
         return made
 
@@ -206,7 +208,7 @@ class Run:
         self.order.append(made)
 
     def add_timer(self, launch: Launch) -> None:
-        """Close some launches by a timer of the member that began to wait first: from the latest cause it had by then."""
+        """Close some launches by a timer of the member that began to wait first, from its latest cause until then."""
         if self.limit[launch.members[0].stage or ""] > 1 and self.rng.random() < 0.4:
             oldest = min(launch.members, key=lambda a: (self.own(a)[-1][0], a.id))
             since, _, cause = self.own(oldest)[-1]
@@ -234,12 +236,15 @@ class Run:
         if what.before is not None:
             latest = max(latest, max(member.end for member in what.before.members))
         if what.timer is not None:
-            oldest, timer = what.timer
-            latest = max(latest, timer.moment(self.scheduled[oldest.request]))
+            latest = max(latest, self.fires(what.timer))
         return latest
 
+    def fires(self, timer: tuple[Act, Cause]) -> int:
+        oldest, cause = timer
+        return cause.moment(self.scheduled[oldest.request])
+
     def evaluate(self, only: set[int] | None = None) -> None:
-        """Times of all activities from durations and lags; with `only` of the launches that these requests take part in."""
+        """Times of all activities from durations and lags; with `only`, of the launches of these requests."""
         for what in self.order:
             members = [what] if isinstance(what, Act) else what.members
             if only is None or any(member.request in only for member in members):
@@ -276,7 +281,7 @@ class Run:
                 cursor = moment
         released = a.start - a.launch.lag
         if released > cursor:
-            if a.launch.timer is not None and a.launch.timer[1].moment(self.scheduled[a.launch.timer[0].request]) == released:
+            if a.launch.timer is not None and self.fires(a.launch.timer) == released:
                 rows.append(("batch_wait", "timer", cursor, released, None, True))
             else:
                 last = max(a.launch.members, key=lambda m: (self.own(m)[-1][0], -m.id))
@@ -322,8 +327,7 @@ class Run:
                 break
             moments = [f for member in (a.launch.members if a.launch else [a]) for f in self.own(member)[1:]]
             if a.launch is not None and a.launch.timer is not None:
-                oldest, timer = a.launch.timer
-                moments.append((timer.moment(self.scheduled[oldest.request]), BATCH, timer))
+                moments.append((self.fires(a.launch.timer), BATCH, a.launch.timer[1]))
             if not moments:
                 out.append(("host", self.scheduled[a.request], a.start))
                 out.append(("queue", low, self.scheduled[a.request]))

@@ -1,8 +1,8 @@
 """Activities of a run: its services and hand-offs as flat arrays in an order in which causes come first.
 
-An activity is an interval in which something happened for a request: a ``service`` or ``preprocess`` span, a chunk on its
-way (``transfer``, or ``deliver`` when the edge leads to a client), or the client's own ``host`` span between the scheduled
-and the actual arrival. Members of one launch are neighbors in the arrays, so a launch is a slice.
+An activity is an interval in which something happened for a request: a ``service`` or ``preprocess`` span, a chunk on
+its way (``transfer``, or ``deliver`` when the edge leads to a client), or the client's own ``host`` span between the
+scheduled and the actual arrival. Members of one launch are neighbors in the arrays, so a launch is a slice.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Places:
     @classmethod
     def of(cls, stage: pl.DataFrame, edge: pl.DataFrame) -> Places:
         """Number the rows of tables `stage` and `edge`."""
-        need(stage, "stage", ("stage", "role"))
-        need(edge, "edge", ("edge", "source", "target", "modality"))
+        need(stage, "stage")
+        need(edge, "edge")
         stage = stage.with_columns(pl.col("stage").cast(pl.String)).sort("stage")
         edge = edge.with_columns(pl.col("edge").cast(pl.String)).sort("edge")
         names = tuple(stage["stage"])
@@ -96,7 +96,7 @@ class Requests:
     @classmethod
     def of(cls, request: pl.DataFrame, outcome: pl.DataFrame | None) -> Requests:
         """Number the rows of table `request`; raises DataIntegrityError on a duplicate id or a circle of parents."""
-        need(request, "request", ("request", "scheduled_ns", "parent_request"))
+        need(request, "request")
         request = request.sort("request")
         ids = whole(request, "request", "request")
         find = Finder(ids)
@@ -105,7 +105,7 @@ class Requests:
             raise DataIntegrityError("one row per request", f"request {ids[twice[0]]} twice", where="table request")
         status = np.full(len(ids), NONE, dtype=np.int16)
         if outcome is not None:
-            need(outcome, "outcome", ("request", "status"))
+            need(outcome, "outcome")
             at = find(whole(outcome, "request", "outcome"))
             status[at[at >= 0]] = codes(outcome, "status", OUTCOME_STATUS, "outcome")[at >= 0]
         return cls(
@@ -263,14 +263,15 @@ def _roots(parent: Ints) -> Ints:
 
 def _of_spans(span: pl.DataFrame, places: Places) -> dict[str, Ints]:
     """Arrays of the spans that are activities."""
-    columns = "span request stage replica epoch chunk kind start_ns end_ns cause cause_span batch".split()
-    need(span, "span", columns)
+    need(span, "span")
     stage = codes(span, "stage", places.stages, "span")
     kind = codes(span, "kind", SPAN_KIND, "span")
     work = (kind == SERVICE) | (kind == PREPROCESS) | ((kind == HOST) & places.client[stage])
     rows = span.filter(pl.Series(work))
     absent = np.full(len(rows), NONE, dtype=np.int64)
-    end = whole(rows, "end_ns", "span")
+    end, replica = whole(rows, "end_ns", "span"), whole(rows, "replica", "span")
+    if len(rows) and replica.min() < 0:
+        raise DataIntegrityError("replicas from 0", str(replica.min()), where="span.replica")
     return {
         "span": whole(rows, "span", "span"),
         "request": whole(rows, "request", "span"),
@@ -278,7 +279,7 @@ def _of_spans(span: pl.DataFrame, places: Places) -> dict[str, Ints]:
         "chunk": whole(rows, "chunk", "span").astype(np.int32),
         "stage": stage[work],
         "edge": absent.astype(np.int16),
-        "replica": whole(rows, "replica", "span").astype(np.int16),
+        "replica": replica.astype(np.int16),
         "kind": kind[work],
         "cause": codes(rows, "cause", CAUSE, "span"),
         "start_ns": whole(rows, "start_ns", "span"),
@@ -294,8 +295,7 @@ def _of_spans(span: pl.DataFrame, places: Places) -> dict[str, Ints]:
 
 def _of_chunks(chunk: pl.DataFrame, places: Places) -> dict[str, Ints]:
     """Arrays of the chunks that were received."""
-    columns = "span edge request epoch seq units sent_ns received_ns taken_ns producer_span consumer_span final samples"
-    need(chunk, "chunk", columns.split())
+    need(chunk, "chunk")
     rows = chunk.filter(pl.col("received_ns").is_not_null())
     edge = codes(rows, "edge", places.edges, "chunk")
     client = places.client[places.target][edge]

@@ -1,7 +1,7 @@
-"""Critical path of every request: what it waited for and worked on between arrival and terminal, without gap or overlap.
+"""Critical path of every request: its waits and work between arrival and terminal, without gap or overlap.
 
-Backward walk over last-arriving causes (Yang & Miller 1988; Fields et al. 2001; Google's critical path tracing 2022), on
-tasks of the size of a chunk: stage-level spans overlap in streaming graphs and give a wrong path.
+Backward walk over last-arriving causes (Yang & Miller 1988; Fields et al. 2001; Google's critical path tracing 2022),
+on tasks of the size of a chunk: stage-level spans overlap in streaming graphs and give a wrong path.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from workbench.errors import UsageError
+from workbench.metrics.dependencies import DATA
 from workbench.metrics.tables import NONE, Ints, named
 from workbench.metrics.task_graph import TERMINALS, TaskGraph
 from workbench.metrics.walk import Segments, walk
@@ -29,9 +30,9 @@ class CriticalPaths:
     Attributes
     ----------
     view : str
-        ``request``: the path stays in the request; a wait is a segment and names its blocker. ``system``: the path steps
-        into whatever ended the wait, other requests included, and is cut at the request's arrival. Both add up to the
-        latency; never mix them in one table.
+        ``request``: the path stays in the request; a wait is a segment and names its blocker. ``system``: the path
+        steps into whatever ended the wait, other requests included, and is cut at the request's arrival. Both add up
+        to the latency; never mix them in one table.
     segments : polars.DataFrame
         One row per segment, sorted by (terminal, request, position): ``request`` (Int64), ``terminal`` (Enum),
         ``position`` (Int32, 0 is the earliest), ``stage`` (Enum; NULL for a hand-off), ``edge`` (Enum; NULL for
@@ -81,12 +82,12 @@ def critical_paths(
 ) -> CriticalPaths:
     """Walk back from each terminal of each request to its scheduled arrival.
 
-    At every activity the walk emits the activity, then what lay between its latest cause and its start, and continues at
-    that cause: the latest data or state it needed (in the system view the latest dependency of any kind). Ties: data
-    before state before credit before resource before batch, then the lowest id. Between cause and start stand the
-    recorded waits, if the cause they name ended them; ``host`` from the last known cause to the start (the dispatch lag;
-    ``unattributed`` if another launch ran on the replica meanwhile); and ``unattributed`` for the rest. The lag of a
-    hand-off belongs to the producing stage.
+    At every activity the walk emits the activity, then what lay between its latest cause and its start, and continues
+    at that cause: the latest data or state it needed (in the system view the latest dependency of any kind). Ties:
+    data before state before credit before resource before batch, then the lowest id. Between cause and start stand the
+    recorded waits, if the cause they name ended them; ``host`` from the last known cause to the start (the dispatch
+    lag; ``unattributed`` if another launch ran on the replica meanwhile); and ``unattributed`` for the rest. The lag
+    of a hand-off belongs to the producing stage.
 
     Parameters
     ----------
@@ -141,9 +142,9 @@ def join_waits(graph: TaskGraph) -> pl.DataFrame:
         this one; 0 for the last).
     """
     a, d = graph.activities, graph.dependencies
-    target = np.repeat(np.arange(len(a)), np.diff(d.ptr))
+    target = d.target()
     source = np.maximum(d.source, 0)
-    fed = (d.kind == 0) & (d.source >= 0) & (a.edge[source] >= 0) & (a.edge[target] < 0) if len(a) else d.at_start
+    fed = (d.kind == DATA) & (d.source >= 0) & (a.edge[source] >= 0) & (a.edge[target] < 0)
     target, source = target[fed], source[fed]
     rows = pl.DataFrame({"target": target, "edge": a.edge[source], "arrived_ns": a.end_ns[source]})
     branches = rows.group_by("target", "edge").agg(pl.col("arrived_ns").max())
@@ -170,8 +171,7 @@ def _segment_rows(graph: TaskGraph, terminal: str, at: Ints, found: Segments) ->
     a = graph.activities
     count = np.diff(found.ptr)
     hand_off = np.isin(found.kind, [SPAN_KIND.index("transfer"), SPAN_KIND.index("deliver")])
-    blocker = found.blocker
-    other = np.where(blocker >= 0, graph.requests.request[a.request[blocker]], NONE) if len(a) else blocker
+    other = np.where(found.blocker >= 0, graph.requests.request[a.request[found.blocker]], NONE)
     return pl.DataFrame(
         {
             "request": np.repeat(graph.requests.request[at], count),

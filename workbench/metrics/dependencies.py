@@ -1,7 +1,8 @@
 """What each activity had to wait for: data, state, credit, a free replica, its batch, a timer.
 
-A dependency is a moment of another activity (its end, or its start for a take-over) plus a fixed trip. An activity starts
-at the latest of its dependencies plus its *lag*; a negative lag contradicts the recording and is listed, never clipped.
+A dependency is a moment of another activity (its end, or its start for a take-over) plus a fixed trip. An activity
+starts at the latest of its dependencies plus its *lag*; a negative lag contradicts the recording and is listed, never
+clipped.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Dependencies:
     at_start : bool
         Whether `source` releases x by its start.
     offset_ns : int64
-        Time from that moment to the release: the trip of a credit, the length of a timer, else 0.
+        Time from that moment to the release: the trip of a credit, a timer or another wait of fixed length, else 0.
     """
 
     ptr: Ints
@@ -46,14 +47,27 @@ class Dependencies:
     at_start: Bools
     offset_ns: Ints
 
+    @classmethod
+    def empty(cls, ptr: Ints) -> Dependencies:
+        """Room for ``ptr[-1]`` entries."""
+        size = int(ptr[-1])
+        return cls(
+            ptr,
+            source=np.empty(size, dtype=np.int64),
+            kind=np.empty(size, dtype=np.int8),
+            at_start=np.empty(size, dtype=np.bool_),
+            offset_ns=np.empty(size, dtype=np.int64),
+        )
+
     def target(self) -> Ints:
         """Activity of every entry."""
         return np.repeat(np.arange(len(self.ptr) - 1), np.diff(self.ptr))
 
     def without(self, wrong: Bools) -> Dependencies:
         """The dependencies less the entries `wrong`."""
-        ptr = np.insert(np.cumsum(~wrong), 0, 0)[self.ptr]
-        return Dependencies(ptr, *(getattr(self, name)[~wrong] for name in self.__slots__ if name != "ptr"))
+        left = ~wrong
+        ptr: Ints = np.insert(np.cumsum(left, dtype=np.int64), 0, 0)[self.ptr]
+        return Dependencies(ptr, self.source[left], self.kind[left], self.at_start[left], self.offset_ns[left])
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +132,10 @@ def collect(
         kind_of[waits.cause], waits.source, waits.at_start, waits.offset_ns,
     )  # fmt: skip
     ptr = np.zeros(len(activities) + 1, dtype=np.int64)
-    found = Dependencies(ptr, *(np.empty(0, dtype=kind) for kind in (np.int64, np.int8, np.bool_, np.int64)))
+    found = Dependencies.empty(ptr)
     _collect(*arguments, found.ptr, found.source, found.kind, found.at_start, found.offset_ns)
     np.cumsum(ptr, out=ptr)
-    sizes = (np.int64, np.int8, np.bool_, np.int64)
-    found = Dependencies(ptr, *(np.empty(int(ptr[-1]), dtype=kind) for kind in sizes))
+    found = Dependencies.empty(ptr)
     _collect(*arguments, found.ptr, found.source, found.kind, found.at_start, found.offset_ns)
     return found
 
@@ -157,8 +170,8 @@ def check(
         Those that hold.
     violations : list of polars.DataFrame
         Columns VIOLATION_COLUMNS. Codes: ``duplicate-id``, ``negative-lag`` (a dependency ended after the start),
-        ``cycle``; and, without excluding the request, ``unknown-producer``, ``unknown-consumer``, ``unknown-cause`` (an id
-        that names no activity).
+        ``cycle``; and, without excluding the request, ``unknown-producer``, ``unknown-consumer``, ``unknown-cause``
+        (an id that names no activity).
     """
     request, span, launch = requests.request[activities.request], activities.span, activities.launch
     violations = [violation_rows("duplicate-id", request, span, links.find.repeated())]
@@ -167,9 +180,9 @@ def check(
     excess = moment + found.offset_ns - activities.start_ns[target]
     late = known & (excess > 0)
     circle = known & ~late & (launch[found.source] >= launch[target])
-    for code, wrong in (("negative-lag", np.flatnonzero(late)), ("cycle", np.flatnonzero(circle))):
-        other = span[found.source[wrong]]
-        violations.append(violation_rows(code, request, span, target[wrong], other=other, excess_ns=excess[wrong]))
+    for code, at in (("negative-lag", np.flatnonzero(late)), ("cycle", np.flatnonzero(circle))):
+        other = span[found.source[at]]
+        violations.append(violation_rows(code, request, span, target[at], other=other, excess_ns=excess[at]))
     for code, named, there in (
         ("unknown-producer", activities.producer, links.producer),
         ("unknown-consumer", activities.consumer, links.consumer),
@@ -192,9 +205,10 @@ def lags(activities: Activities, found: Dependencies, requests: Requests) -> Int
 
 
 def rooted(activities: Activities, places: Places) -> Bools:
-    """Whether the arrival of the request is cause enough: the client's own work, and what names arrival as its cause."""
-    client_made = (activities.edge >= 0) & (activities.producer < 0) & places.client[activities.stage]
-    return (activities.kind == HOST) | (activities.cause == CAUSE_CODE["arrival"]) | client_made
+    """Whether the arrival of the request is cause enough: the client's own work, and what names arrival as cause."""
+    client_made: Bools = (activities.edge >= 0) & (activities.producer < 0) & places.client[activities.stage]
+    arrived: Bools = (activities.kind == HOST) | (activities.cause == CAUSE_CODE["arrival"])
+    return arrived | client_made
 
 
 @compiled
@@ -225,17 +239,18 @@ def _collect(
 ) -> None:  # fmt: skip
     """Write the dependencies of every activity, or count them into ``ptr[1:]`` where `source` is empty.
 
-    A timer is kept once per launch, for the member that began to wait first: from its latest dependency until then to the
-    end of the wait.
+    A wait that nothing in the graph ended (a timer, a credit of unknown origin) becomes a fixed time after the latest
+    dependency that the activity had until then. Of the timers of a launch only that of the member which began to wait
+    first counts.
     """
     fill = len(source) > 0
     for u in range(len(launch_ptr) - 1):
-        timer, member = -1, -1
+        timer = -1
         for x in range(launch_ptr[u], launch_ptr[u + 1]):
             for k in range(wait_ptr[x], wait_ptr[x + 1]):
                 usable = wait_explained[k] and wait_timed[k] and wait_end[k] <= start[x]
                 if usable and (timer < 0 or wait_start[k] < wait_start[timer]):
-                    timer, member = k, x
+                    timer = k
         for x in range(launch_ptr[u], launch_ptr[u + 1]):
             e = ptr[x] if fill else 0
             for i in range(input_ptr[x], input_ptr[x + 1]):
@@ -257,33 +272,30 @@ def _collect(
                     e += 1
             for k in range(wait_ptr[x], wait_ptr[x + 1]):
                 s = wait_source[k]
-                if s < 0 or wait_kind[k] < 0 or not wait_explained[k] or wait_end[k] > start[x]:
+                if not wait_explained[k] or wait_end[k] > start[x] or (wait_timed[k] and k != timer):
                     continue
                 if wait_kind[k] == RESOURCE and resource[x] >= 0 and launch[s] == launch[resource[x]]:
                     continue
-                if fill:
+                if fill and s >= 0:
                     source[e], kind[e], at_start[e], offset[e] = s, wait_kind[k], wait_at_start[k], wait_offset[k]
-                e += 1
-            if x == member:
-                if fill:
+                elif fill:
                     best, since = -1, scheduled[x]
                     for f in range(ptr[x], e):
-                        moment = (start[source[f]] if at_start[f] else end[source[f]]) + offset[f]
-                        if moment > wait_start[timer]:
+                        s = source[f]
+                        moment = offset[f] + (scheduled[x] if s < 0 else start[s] if at_start[f] else end[s])
+                        if moment > wait_start[k] or (best >= 0 and moment < since):
                             continue
-                        if (
-                            best < 0
-                            or moment > since
-                            or (moment == since and kind[f] < kind[best])
-                            or (moment == since and kind[f] == kind[best] and span[source[f]] < span[source[best]])
-                        ):
-                            best, since = f, moment
-                    trip = wait_end[timer] - since
+                        tie = best >= 0 and moment == since
+                        if tie and (kind[f] > kind[best] or (kind[f] == kind[best] and source[best] < 0)):
+                            continue
+                        if tie and kind[f] == kind[best] and s >= 0 and span[s] >= span[source[best]]:
+                            continue
+                        best, since = f, moment
+                    source[e], at_start[e], offset[e] = -1, False, wait_end[k] - since
                     if best >= 0:
-                        source[e], at_start[e], offset[e] = source[best], at_start[best], offset[best] + trip
-                    else:
-                        source[e], at_start[e], offset[e] = -1, False, trip
-                    kind[e] = BATCH
+                        source[e], at_start[e] = source[best], at_start[best]
+                        offset[e] += offset[best]
+                    kind[e] = CREDIT if wait_kind[k] == CREDIT else BATCH
                 e += 1
             if not fill:
                 ptr[x + 1] = e

@@ -33,10 +33,10 @@ def activity_drag(graph: TaskGraph, request: int, terminal: str = "job", *, othe
     -------
     polars.DataFrame
         One row per activity, in order of time: ``span, stage, edge, kind, chunk, start_ns, end_ns, duration_ns``,
-        ``drag_ns`` (how much earlier the terminal would be if the activity, with its whole launch, took no time; at least
-        0 and at most the duration) and ``slack_ns`` (how much later it may end before the terminal moves; NULL if the
-        terminal does not depend on it). Drag is 0 wherever slack is not, except that of two client streams the other one
-        may become the ``first`` output.
+        ``drag_ns`` (how much earlier the terminal would be if the activity, with its whole launch, took no time; at
+        least 0 and at most the duration) and ``slack_ns`` (how much later it may end before the terminal moves; NULL
+        if the terminal does not depend on it). Drag is 0 wherever slack is not, except that of two client streams the
+        other one may become the ``first`` output.
 
     Raises
     ------
@@ -99,8 +99,8 @@ def stage_drag(graph: TaskGraph, *, others: Others = "frozen") -> pl.DataFrame:
     polars.DataFrame
         One row per request, terminal and stage or edge: ``request, terminal, stage, edge`` (one of both is NULL),
         ``drag_ns`` (recorded minus re-timed terminal) and ``duration_ns`` (the request's own work there, all chunks).
-        With `others` frozen drag is at most the duration; relaxed it can be more, because other requests' work vanishes too
-        and with it the wait for their launches.
+        With `others` frozen drag is at most the duration; relaxed it can be more, because other requests' work
+        vanishes too and with it the wait for their launches.
     """
     a, places = graph.activities, graph.places
     frames = []

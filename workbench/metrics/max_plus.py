@@ -1,8 +1,8 @@
 """Evaluation of a task graph in the (max, +) sense, forwards and backwards (compiled).
 
-A launch starts at the latest dependency of its members plus its lag. All functions work on *groups*: lists of launches, in
-graph order, that move together while everything else keeps its recorded time. A launch belongs to the group of every
-request family that has a member in it; one group of all launches is the whole system.
+A launch starts at the latest dependency of its members plus its lag. All functions work on *groups*: lists of
+launches, in graph order, that move together while everything else keeps its recorded time. A launch belongs to the
+group of every request family that has a member in it; one group of all launches is the whole system.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from workbench.metrics.compiled import compiled
 from workbench.metrics.dependencies import DATA, RESOURCE, STATE
-from workbench.metrics.tables import Bools, Ints
+from workbench.metrics.tables import Bools, Int, Ints
 from workbench.metrics.task_graph import TaskGraph
 from workbench.metrics.waits import grouped
 
@@ -56,12 +56,12 @@ def longest(graph: TaskGraph, durations: Ints) -> Ints:
 
 @compiled
 def _release(
-    u: int, g: int, launch_ptr: Ints, launch: Ints, start: Ints, end: Ints, arrival: Ints,
+    u: Int, g: Int, launch_ptr: Ints, launch: Ints, start: Ints, end: Ints, arrival: Ints,
     dep_ptr: Ints, dep_source: Ints, dep_kind: Ints, dep_at_start: Bools, dep_offset: Ints,
     duration: Ints, length: Ints, stamp: Ints, moved: Ints,
-) -> int:  # fmt: skip
-    """Latest dependency of launch u. Launches stamped g count at `moved` and their new durations, others as recorded."""
-    latest = arrival[launch_ptr[u]]
+) -> Int:  # fmt: skip
+    """Latest dependency of launch u: launches stamped g count as moved and with new durations, others as recorded."""
+    latest: Int = arrival[launch_ptr[u]]
     for x in range(launch_ptr[u], launch_ptr[u + 1]):
         latest = max(latest, arrival[x])
         for e in range(dep_ptr[x], dep_ptr[x + 1]):
@@ -79,7 +79,7 @@ def _release(
                 else:
                     moment = moved[v] + duration[s]
             latest = max(latest, moment + dep_offset[e])
-    return int(latest)
+    return latest
 
 
 @compiled
@@ -161,7 +161,7 @@ def latest_starts(
     dep_ptr: Ints, dep_source: Ints, dep_kind: Ints, dep_at_start: Bools, dep_offset: Ints,
     duration: Ints, length: Ints, member: Bools, late: Ints,
 ) -> None:  # fmt: skip
-    """Latest start of each launch of one group that leaves the terminal in place; `late` comes with FAR and the seeds."""
+    """Latest start of each launch of a group that leaves the terminal in place; `late` comes with FAR and seeds."""
     for k in range(len(launches) - 1, -1, -1):
         u = launches[k]
         if late[u] == FAR:

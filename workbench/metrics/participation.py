@@ -1,4 +1,4 @@
-"""Participation: the share of a set of requests' latency that each stage, edge and kind holds on their critical paths."""
+"""Participation: share of the latency of a set of requests that each stage, edge and kind holds on their paths."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import polars as pl
 
 from workbench.errors import UsageError
 from workbench.metrics.critical_path import CriticalPaths
+from workbench.metrics.task_graph import TERMINALS
 
 GROUP = ("stage", "edge", "kind")
 
@@ -21,11 +22,11 @@ def tail_band(paths: CriticalPaths, terminal: str, low: float = 0.95, high: floa
     Raises
     ------
     UsageError
-        Not 0 <= low < high <= 1.
+        Not 0 <= low < high <= 1, or unknown terminal.
     """
     if not 0 <= low < high <= 1:
         raise UsageError("0 <= low < high <= 1", f"low={low}, high={high}", where="tail_band")
-    known = paths.requests.filter((pl.col("terminal") == terminal) & pl.col("latency_ns").is_not_null())
+    known = _with_path(paths, terminal)
     ranked = known.sort("latency_ns", "request")["request"]
     first, last = (round(bound * len(ranked)) for bound in (low, high))
     return ranked[first:last].sort()
@@ -59,17 +60,17 @@ def participation(
     Returns
     -------
     polars.DataFrame
-        ``stage, edge, kind, path_ns, share, low, high, requests``: one row per group that occurs, largest first. Shares
-        sum to 1. ``low`` and ``high`` are percentile bounds, two-sided 95 %, *within this run*: they say how much the mix of
-        its requests matters and nothing about another run (requests of one run queue behind each other). ``requests`` is
-        the number of requests aggregated over.
+        ``stage, edge, kind, path_ns, share, low, high, requests``: one row per group that occurs, largest first.
+        Shares sum to 1. ``low`` and ``high`` are percentile bounds, two-sided 95 %, *within this run*: they say how
+        much the mix of its requests matters and nothing about another run (requests of one run queue behind each
+        other). ``requests`` is the number of requests aggregated over.
 
     Raises
     ------
     UsageError
         Unknown terminal, or an id without a path.
     """
-    known = paths.requests.filter((pl.col("terminal") == terminal) & pl.col("latency_ns").is_not_null())
+    known = _with_path(paths, terminal)
     if requests is not None:
         strange = sorted(set(requests) - set(known["request"]))
         if strange:
@@ -86,9 +87,17 @@ def participation(
     shares = (
         parts.group_by(*GROUP).agg(pl.col("path_ns").sum()).sort("path_ns", *GROUP, descending=[True] + [False] * 3)
     )
-    shares = shares.with_columns(share=pl.col("path_ns") / total)
+    # NumPy divides; polars multiplies with a rounded reciprocal.
+    shares = shares.with_columns(share=pl.Series(shares["path_ns"].to_numpy() / total))
     low, high = _bounds(known, parts, shares, resamples, seed)
     return shares.with_columns(low=low, high=high, requests=pl.lit(len(known), dtype=pl.Int64))
+
+
+def _with_path(paths: CriticalPaths, terminal: str) -> pl.DataFrame:
+    """Rows of the requests that reached a terminal."""
+    if terminal not in TERMINALS:
+        raise UsageError(f"one of {', '.join(TERMINALS)}", repr(terminal), where="terminal")
+    return paths.requests.filter((pl.col("terminal") == terminal) & pl.col("latency_ns").is_not_null())
 
 
 def _bounds(

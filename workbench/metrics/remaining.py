@@ -13,8 +13,8 @@ from workbench.metrics.task_graph import TERMINALS, TaskGraph
 def lower_bound(graph: TaskGraph, terminal: str = "job") -> pl.DataFrame:
     """Longest remaining chain of every activity that leads to the terminal.
 
-    The chain follows data and state within the request and its companions, with the recorded durations and no wait, lag,
-    credit or batch: no schedule that keeps these durations can be faster, so an oracle may use it as a bound.
+    The chain follows data and state within the request and its companions, with the recorded durations and no wait,
+    lag, credit or batch: no schedule that keeps these durations can be faster, so an oracle may use it as a bound.
 
     Returns
     -------

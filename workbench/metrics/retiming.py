@@ -23,8 +23,8 @@ class Retimed:
     Attributes
     ----------
     others : str
-        ``frozen``: each request is moved on its own, as if all others kept their recorded times; a launch that it shares
-        moves as a whole. ``relaxed``: all requests move at once.
+        ``frozen``: each request is moved on its own, as if all others kept their recorded times; a launch that it
+        shares moves as a whole. ``relaxed``: all requests move at once.
     start_ns, end_ns : ndarray of int64, shape (n_activities,)
         New times, in the order of ``graph.activities``.
     terminals : polars.DataFrame
@@ -41,9 +41,9 @@ class Retimed:
 def retime(graph: TaskGraph, durations: Ints | None = None, *, others: Others = "frozen") -> Retimed:
     """Evaluate start = latest dependency + lag, end = start + duration, over the recorded graph.
 
-    Kept from the recording: which activities there are, what each depends on, the members of every launch, the order on
-    every replica, dispatch lags, credit trips and timers. A what-if that would change one of these (another batch, another
-    order) is a matter for replay, not for re-timing.
+    Kept from the recording: which activities there are, what each depends on, the members of every launch, the order
+    on every replica, dispatch lags, credit trips and timers. A what-if that would change one of these (another batch,
+    another order) is a matter for replay, not for re-timing.
 
     Parameters
     ----------

@@ -13,16 +13,31 @@ from workbench.errors import DataIntegrityError
 
 Ints = npt.NDArray[np.integer[Any]]
 Bools = npt.NDArray[np.bool_]
+# A number in a compiled function: an int, or an element of an array.
+Int = int | np.integer[Any]
 
 NONE = -1  # no id, no number: ids of the contract are positive
 
+# Columns that a task graph reads of each table.
+COLUMNS = {
+    "span": "span request stage replica epoch chunk kind start_ns end_ns cause cause_span batch".split(),
+    "chunk": (
+        "span edge request epoch seq units samples sent_ns received_ns taken_ns producer_span consumer_span final"
+    ).split(),
+    "stage": ["stage", "role"],
+    "edge": ["edge", "source", "target", "modality"],
+    "request": ["request", "scheduled_ns", "parent_request"],
+    "outcome": ["request", "status"],
+    "credit": ["edge", "request", "event", "at_ns"],
+}
 
-def need(frame: pl.DataFrame, table: str, columns: Sequence[str]) -> None:
-    """Raise DataIntegrityError unless `frame` has all `columns`."""
-    missing = [name for name in columns if name not in frame.columns]
+
+def need(frame: pl.DataFrame, table: str) -> None:
+    """Raise DataIntegrityError unless `frame` has the COLUMNS of `table`."""
+    missing = [name for name in COLUMNS[table] if name not in frame.columns]
     if missing:
         raise DataIntegrityError(
-            f"columns {', '.join(columns)}",
+            f"columns {', '.join(COLUMNS[table])}",
             f"no {', '.join(missing)}",
             where=f"table {table}",
             fix="Take the frame from a validated run.",
@@ -92,5 +107,8 @@ class Finder:
 
     def repeated(self) -> Ints:
         """Positions of all rows whose id occurs more than once."""
+        repeated = np.zeros(len(self._ids), dtype=np.bool_)
         same = self._ids[1:] == self._ids[:-1]
-        return np.sort(self._order[np.append(same, False) | np.insert(same, 0, False)])
+        repeated[1:] |= same
+        repeated[:-1] |= same
+        return np.sort(self._order[repeated])

@@ -12,7 +12,7 @@ import polars as pl
 from workbench.errors import UsageError
 from workbench.metrics.activities import CONSUMABLE, FINAL, Activities, Places, Requests, read_activities
 from workbench.metrics.dependencies import Dependencies, Replicas, check, collect, lags, levels, rooted
-from workbench.metrics.tables import Bools, Ints
+from workbench.metrics.tables import COLUMNS, Bools, Ints, named
 from workbench.metrics.waits import Chains, Links, Waits, read_waits
 from workbench.schema.enums import OUTCOME_STATUS, SPAN_KIND
 
@@ -25,13 +25,14 @@ _OK = OUTCOME_STATUS.index("ok")
 class TaskGraph:
     """Activities of a run in an order in which causes come first, their dependencies, and the waits between them.
 
-    The members of one device launch start and end together. A launch starts at the latest dependency of its members plus
-    its lag, so the graph reproduces every recorded time exactly; `retiming` relies on that.
+    The members of one device launch start and end together. A launch starts at the latest dependency of its members
+    plus its lag, so the graph reproduces every recorded time exactly; `retiming` relies on that.
 
     Dependencies are: ``data`` (chunks that the service consumed; the service that produced a chunk), ``state`` (the
-    previous service of the same request, stage and epoch), ``resource`` (the launch before on the same replica, if it had
-    ended), and what recorded waits name: credit, last member of a batch, timer. What contradicts the recording is listed
-    in `violations`; its request leaves every analysis and is counted.
+    previous service of the same request, stage and epoch), ``resource`` (the launch before on the same replica, if it
+    had ended; of launches that start in one nanosecond none is before the other), and what recorded waits name:
+    credit, last member of a batch, timer. What contradicts the recording is listed in `violations`; its request leaves
+    every analysis and is counted.
 
     Attributes
     ----------
@@ -125,8 +126,10 @@ class TaskGraph:
         known = [label for (label,) in connection.execute("SELECT label FROM run ORDER BY label").fetchall()]
         if run not in known:
             raise UsageError(f"one of the store's runs ({', '.join(known)})", repr(run), where="run")
-        names = ("span", "chunk", "stage", "edge", "request", "outcome", "credit")
-        tables = {name: connection.sql(f"SELECT * FROM {name} WHERE run = $1", params=[run]).pl() for name in names}
+        tables = {}
+        for name, columns in COLUMNS.items():
+            names = ", ".join(f'"{column}"' for column in columns)
+            tables[name] = connection.sql(f'SELECT {names} FROM "{name}" WHERE run = $1', params=[run]).pl()
         return cls.from_tables(**tables)
 
     def __len__(self) -> int:
@@ -186,12 +189,35 @@ class TaskGraph:
             raise UsageError("a request of the run", str(request), where="request")
         return at
 
+    def lags(self) -> pl.DataFrame:
+        """Dispatch lag of every launch, in order of start: what a hand-over to the device or the wire cost the host.
+
+        Returns
+        -------
+        polars.DataFrame
+            ``stage`` (of a hand-off the producing one), ``edge`` (NULL for work), ``replica`` (-1 for a hand-off),
+            ``members``, ``start_ns``, ``lag_ns`` (start minus the latest dependency of all members) and ``busy``
+            (another launch still ran on the replica, so that the lag is not the host's alone).
+        """
+        a = self.activities
+        first = a.launch_ptr[:-1]
+        return pl.DataFrame(
+            {
+                "stage": named(a.stage[first], self.places.stages),
+                "edge": named(a.edge[first], self.places.edges),
+                "replica": a.replica[first],
+                "members": np.diff(a.launch_ptr),
+                "start_ns": a.start_ns[first],
+                "lag_ns": self.lag_ns,
+                "busy": self.busy,
+            }
+        )
+
     def terminal_candidates(self, terminal: str) -> Ints:
         """Deliveries that decide a terminal, as activity numbers in order.
 
-        ``first``: on every client edge the first consumable output; the earliest of them is the terminal. ``job``: on
-        every client edge the last chunk of the stream, if the request ended well; the latest of them is the terminal.
-        Excluded requests have none.
+        ``first``: every consumable output at a client; the earliest is the terminal. ``job``: the last chunk of every
+        client stream, if the request ended well; the latest is the terminal. Excluded requests have none.
         """
         if terminal not in TERMINALS:
             raise UsageError(f"one of {', '.join(TERMINALS)}", repr(terminal), where="terminal")
@@ -202,12 +228,7 @@ class TaskGraph:
             keep &= (a.output & CONSUMABLE) > 0
         else:
             keep &= ((a.output & FINAL) > 0) & ((status == _OK) | (status < 0))
-        at = np.flatnonzero(keep)
-        time = a.end_ns[at] if terminal == "first" else -a.end_ns[at]
-        order = np.lexsort((a.span[at], time, a.edge[at], a.request[at]))
-        at = at[order]
-        stream = a.request[at] * (len(self.places.edges) + 1) + a.edge[at]
-        return np.sort(at[np.diff(stream, prepend=-1) != 0])
+        return np.flatnonzero(keep)
 
     def terminals(self, terminal: str) -> Ints:
         """Activity number of each request's terminal, -1 where it has none; shape (n_requests,)."""

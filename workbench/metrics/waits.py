@@ -1,4 +1,4 @@
-"""Recorded waits, each tied to the activity that it delayed and judged: did the cause it names really end it?"""
+"""Recorded waits, each tied to the activity that it delayed, and judged by whether its cause really ended it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ CAUSE_CODE = {name: position for position, name in enumerate(CAUSE)}
 class Waits:
     """Wait rows by activity: those of activity x are the entries ``ptr[x]`` to ``ptr[x + 1]``, in order of their start.
 
-    A row stands twice when it delayed two activities: a sender that waits for credit holds back both the chunk in its hand
-    and its own next task.
+    A row stands twice when it delayed two activities: a sender that waits for credit holds back both the chunk in its
+    hand and its own next task.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Activities that other activities name by id: their positions, -1 where there is none or it is not in the graph."""
+    """Activities that other activities name by id: their positions, -1 where there is none in the graph."""
 
     find: Finder
     producer: Ints
@@ -113,15 +113,10 @@ def read_waits(
 ) -> Waits:
     """Collect the wait rows of table `span` and judge them.
 
-    A wait belongs to the service of its own (request, stage, epoch, chunk), one of a whole request (chunk -1) to the first
-    service that starts after it. A credit stall that began after that service had ended held back what the service made:
-    it belongs to the hand-overs that began after it, and to the next service of the waiting sender.
+    A wait belongs to the service of its own (request, stage, epoch, chunk), one of a whole request (chunk -1) to the
+    first service that starts after it. A credit stall that began after that service had ended held back what the
+    service made: it belongs to the hand-overs that began after it, and to the next service of the waiting sender.
     """
-    need(
-        span,
-        "span",
-        ("span", "request", "stage", "epoch", "chunk", "kind", "start_ns", "end_ns", "cause", "cause_span"),
-    )
     rows = span.filter(pl.col("kind").cast(pl.String).is_in(WAIT_KINDS)).sort("start_ns", "span")
     request = Finder(requests.request)(whole(rows, "request", "span"))
     known = (request >= 0) & (len(activities) > 0)
@@ -173,7 +168,7 @@ def grouped(group: Ints, n_groups: int) -> tuple[Ints, Ints]:
 def _judge(
     activities: Activities, taker: Ints, cause: Ints, source: Ints, end: Ints, returned: Bools
 ) -> tuple[Bools, Ints, Bools, Ints]:
-    """Whether each wait is explained, and by which moment of which activity: (explained, source, at_start, offset_ns)."""
+    """Whether each wait is explained, and by what moment of what: (explained, source, at_start, offset_ns)."""
     there = source >= 0
     s = np.maximum(source, 0)
     t = np.maximum(taker, 0)
@@ -208,7 +203,7 @@ def _returned(credit: pl.DataFrame | None, rows: pl.DataFrame, places: Places) -
     """Whether a credit event on an edge out of the waiting stage raised a limit at the very end of the wait."""
     if credit is None or not len(credit):
         return np.zeros(len(rows), dtype=np.bool_)
-    need(credit, "credit", ("edge", "request", "event", "at_ns"))
+    need(credit, "credit")
     raised = credit.filter(pl.col("event").cast(pl.String).is_in(["grant", "return", "refresh"]))
     stage = places.source[codes(raised, "edge", places.edges, "credit")]
     raised = raised.select("request", pl.Series("stage", stage, dtype=pl.Int16), end_ns="at_ns")
@@ -294,7 +289,9 @@ def _attach(
                     i = middle + 1
                 else:
                     j = middle
-            if i == high or epoch[chain[i]] != wait_epoch[w] or (not whole_request and chunk[chain[i]] != wait_chunk[w]):
+            if i == high or epoch[chain[i]] != wait_epoch[w]:
+                continue
+            if not whole_request and chunk[chain[i]] != wait_chunk[w]:
                 continue
             # A preprocess span and a service may share a chunk: the wait precedes the one that starts after it.
             while (

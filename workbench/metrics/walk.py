@@ -12,7 +12,7 @@ import numpy as np
 
 from workbench.metrics.compiled import compiled
 from workbench.metrics.dependencies import CREDIT, DATA, STATE
-from workbench.metrics.tables import Bools, Ints
+from workbench.metrics.tables import Bools, Int, Ints
 from workbench.metrics.task_graph import TaskGraph
 from workbench.metrics.waits import BATCH_WAIT, CAUSE_CODE, CREDIT_STALL
 from workbench.schema.enums import SPAN_KIND
@@ -59,7 +59,7 @@ def walk(graph: TaskGraph, terminals: Ints, scheduled_ns: Ints, *, system: bool,
     arguments = (
         terminals, scheduled_ns, system, clock_error_ns,
         a.span, a.kind, a.cause, a.start_ns, a.end_ns, a.request, graph.requests.scheduled_ns[a.request],
-        a.launch, a.launch_ptr, graph.busy, graph.rooted,
+        a.launch, a.launch_ptr, graph.lag_ns, graph.busy, graph.rooted,
         d.ptr, d.source, d.kind, d.at_start, d.offset_ns,
         w.ptr, w.span, w.kind, w.cause, w.start_ns, w.end_ns, w.explained, w.source,
     )  # fmt: skip
@@ -75,12 +75,12 @@ def walk(graph: TaskGraph, terminals: Ints, scheduled_ns: Ints, *, system: bool,
 
 @compiled
 def _emit(
-    out: Ints, state: Ints, node: int, span: int, kind: int, cause: int, start: int, end: int, blocker: int
+    out: Ints, state: Ints, node: Int, span: Int, kind: Int, cause: Int, start: Int, end: Int, blocker: Int
 ) -> None:
     """Prepend a segment; a lag joins the lag of the same activity behind it. state: next slot, last node, last kind."""
     if end <= start:
         return
-    if node == state[1] and kind == state[2] and (kind == _HOST or kind == _UNATTRIBUTED):
+    if node == state[1] and kind == state[2] and kind in (_HOST, _UNATTRIBUTED):
         if len(out):
             out[state[0], 4] = start
         return
@@ -94,7 +94,7 @@ def _emit(
 
 
 @compiled
-def _gap(out: Ints, state: Ints, node: int, span: int, low: int, high: int, latest: int, lag_kind: int) -> None:
+def _gap(out: Ints, state: Ints, node: Int, span: Int, low: Int, high: Int, latest: Int, lag_kind: Int) -> None:
     """Time that no wait row covers: up to the latest recorded cause unattributed, from there on the lag."""
     # Plain numbers would be types of their own to numba, and each combination a compilation.
     nobody, unknown, unattributed = np.int64(-1), np.int64(_UNKNOWN), np.int64(_UNATTRIBUTED)
@@ -106,17 +106,16 @@ def _gap(out: Ints, state: Ints, node: int, span: int, low: int, high: int, late
 def _walk(
     terminals: Ints, scheduled: Ints, system: bool, clock_error: int,
     span: Ints, kind: Ints, cause: Ints, start: Ints, end: Ints, request: Ints, arrival: Ints,
-    launch: Ints, launch_ptr: Ints, busy: Bools, rooted: Bools,
+    launch: Ints, launch_ptr: Ints, lag: Ints, busy: Bools, rooted: Bools,
     dep_ptr: Ints, dep_source: Ints, dep_kind: Ints, dep_at_start: Bools, dep_offset: Ints,
     wait_ptr: Ints, wait_span: Ints, wait_kind: Ints, wait_cause: Ints, wait_start: Ints, wait_end: Ints,
     wait_explained: Bools, wait_source: Ints,
     ptr: Ints, out: Ints, ambiguous: Ints,
 ) -> None:  # fmt: skip
-    """Fill `out` (rows node, span, kind, cause, start, end, blocker), or count into ``ptr[1:]`` where `out` is empty."""
+    """Fill `out` (node, span, kind, cause, start, end, blocker), or count into ``ptr[1:]`` where `out` is empty."""
     state = np.empty(3, dtype=np.int64)
-    nobody, queue, unknown, unattributed, on_data, on_arrival = (
-        np.int64(-1), np.int64(_QUEUE), np.int64(_UNKNOWN), np.int64(_UNATTRIBUTED), np.int64(_DATA_CAUSE), np.int64(_ARRIVAL_CAUSE),
-    )  # fmt: skip
+    nobody, queue, unattributed = np.int64(-1), np.int64(_QUEUE), np.int64(_UNATTRIBUTED)
+    unknown, on_data, on_arrival = np.int64(_UNKNOWN), np.int64(_DATA_CAUSE), np.int64(_ARRIVAL_CAUSE)
     for path in range(len(terminals)):
         low = scheduled[path]
         state[0] = ptr[path + 1] if len(out) else 0
@@ -135,7 +134,7 @@ def _walk(
             if s <= low:
                 break
             # The latest dependency to follow: data and state of x, or in the system view all of the whole launch.
-            best, second, ready, latest, due = -1, low - 1, low, low, low
+            best, second, ready, due = -1, low - 1, low, low
             first = launch_ptr[launch[x]] if system else x
             last = launch_ptr[launch[x] + 1] if system else x + 1
             for y in range(first, last):
@@ -145,7 +144,6 @@ def _walk(
                         moment = arrival[y] + dep_offset[e]
                     else:
                         moment = (start[f] if dep_at_start[e] else end[f]) + dep_offset[e]
-                    latest = max(latest, moment)
                     if not system and dep_kind[e] != DATA and dep_kind[e] != STATE:
                         continue
                     if best < 0 or moment > ready:
@@ -167,10 +165,11 @@ def _walk(
             # A path that ends in another request began when that one arrived; before, this one waited for it to come.
             came = max(low, arrival[x]) if best < 0 else low
             ready = max(ready, came)
+            # What the launch waited for last, whether or not a row says that this member waited for it too.
+            latest = max(start[x] - lag[launch[x]], ready)
             for k in range(wait_ptr[x], wait_ptr[x + 1]):
                 if wait_explained[k] and wait_end[k] <= s:
                     latest = max(latest, wait_end[k])
-            latest = max(latest, ready)
             rootless = best < 0 and not rooted[x] and latest == low
             lag_kind = unattributed if busy[launch[x]] or rootless else np.int64(_HOST)
             cursor = s

@@ -1,6 +1,7 @@
 """The recording command on a machine that has torch, numpy and pyarrow only, as a bare GPU machine does.
 
-This is also the rehearsal of a GPU recording: the same command with ``--device cuda`` does the same steps in the same order.
+This is also the rehearsal of a GPU recording: the same command with ``--device cuda`` does the same steps in the same
+order.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ def test_a_rehearsal_records_in_order_of_value_and_resumes(tmp_path: Path) -> No
     raw = tmp_path / "raw"
     command = [sys.executable, "-m", "workbench", "record", "--device", "cpu", "--weights", "twin", "--scale", "small"]
     command += ["--into", str(raw), "--prefix", "rehearsal"]
-    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(block), str(Path(__file__).parents[1])]), "OMP_NUM_THREADS": "1"}
+    path = os.pathsep.join([str(block), str(Path(__file__).parents[1])])
+    env = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
 
     def run(budget: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -1,7 +1,8 @@
 """Stage graphs: which stages a request passes, which edges stream, where branches fork and join.
 
-A graph is data. Presets lie in ``workbench/graphs/*.toml``; a run stores its own graph in the tables ``stage`` and ``edge``.
-The client is a stage of its own: requests leave it and outputs come back to it, so its in-edges are the terminals.
+A graph is data. Presets lie in ``workbench/graphs/*.toml``; a run stores its own graph in the tables ``stage`` and
+``edge``. The client is a stage of its own: requests leave it and outputs come back to it, so its in-edges are the
+terminals.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """One edge; `kind` is "stream" when the target starts on a part of the payload, "whole" when it waits for all of it."""
+    """One edge; `kind` is "stream" when the target starts on part of the payload, "whole" when it waits for all."""
 
     source: str
     target: str

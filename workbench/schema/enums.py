@@ -1,11 +1,13 @@
 """Closed vocabularies of the trace tables.
 
-The order of every tuple is frozen: the recorder writes positions, DuckDB sorts in declaration order. Append, never reorder.
+The order of every tuple is frozen: the recorder writes positions, DuckDB sorts in declaration order. Append, never
+reorder.
 """
 
 from __future__ import annotations
 
-# What an interval of a (request, stage) is. `unattributed` is a wait that nothing recorded explains; it is shown, never dropped.
+# What an interval of a (request, stage) is. `unattributed` is a wait that nothing recorded explains: shown, never
+# dropped.
 SPAN_KIND = (
     "queue",
     "batch_wait",

@@ -1,8 +1,9 @@
 """The trace contract: which tables a run has, which columns they carry, in which unit, and what NULL means.
 
-A run at rest is a folder of Parquet files, one per table, beside ``manifest.json``. Recorder, importers, testbed and replay
-engine write these tables; every metric is a SQL view over them. Times are int64 nanoseconds on the run's reference clock
-(CLOCK_MONOTONIC of the orchestrating host unless ``run.clock`` says otherwise), sizes are bytes, NULL means *not known*.
+A run at rest is a folder of Parquet files, one per table, beside ``manifest.json``. Recorder, importers, testbed and
+replay engine write these tables; every metric is a SQL view over them. Times are int64 nanoseconds on the run's reference
+clock (CLOCK_MONOTONIC of the orchestrating host unless ``run.clock`` says otherwise), sizes are bytes, NULL means *not
+known*.
 
 Three facts carry the whole contract:
 

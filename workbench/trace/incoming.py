@@ -7,6 +7,7 @@ error that names file, column, row and value.
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +30,9 @@ REQUIRED = ("run", "proc", "stage", "edge", "request", "outcome", "span", "chunk
 MAX_ROWS = 200_000_000
 MAX_NAMES = 10_000
 MAX_NAME_LENGTH = 255
+
+# What pyarrow raises on a damaged file; names that are not UTF-8 are a ValueError.
+UNREADABLE = (pa.ArrowException, OSError, ValueError)
 
 # Arrow types that a column takes; whatever is not listed is text.
 ACCEPTED: dict[str, Callable[[pa.DataType], bool]] = {
@@ -88,7 +92,7 @@ def _read_folder(folder: Path, max_rows: int) -> IncomingRun:
     _require(rows, str(folder))
     try:
         about = pq.ParquetFile(folder / "run.parquet").read(columns=["label", "schema_version"])
-    except (pa.ArrowException, OSError) as err:
+    except UNREADABLE as err:
         raise _unreadable(rows["run"].where, err) from err
     return IncomingRun(_label(rows["run"], about), digest, rows)
 
@@ -97,15 +101,23 @@ def _read_file(table: Table, path: Path, max_rows: int) -> Rows:
     try:
         footer = pq.read_metadata(path)
         schema = footer.schema.to_arrow_schema()
-    except (pa.ArrowException, OSError) as err:
+    except UNREADABLE as err:
         raise _unreadable(str(path), err) from err
     if footer.num_rows > max_rows:
         raise DataIntegrityError(
             f"at most {max_rows} rows", f"{footer.num_rows}", where=str(path), fix="Raise max_rows if this is intended."
         )
     _check_schema(table, schema, str(path))
-    relation = f"read_parquet({ddl.quote_text(str(path))}, hive_partitioning=false)"
+    relation = f"read_parquet({ddl.quote_text(_pattern(path))}, hive_partitioning=false)"
     return Rows(table, relation, footer.num_rows, str(path))
+
+
+def _pattern(path: Path) -> str:
+    """The pattern that matches this file alone: DuckDB takes every path for a pattern."""
+    pattern = glob.escape(str(path))
+    if pattern != str(path) and "\\" in pattern:
+        raise UsageError("a folder path without both a backslash and '*', '?' or '['", "both", where=str(path))
+    return pattern
 
 
 def read_tables(tables: Mapping[str, pa.Table]) -> IncomingRun:
@@ -183,10 +195,9 @@ def readable(con: duckdb.DuckDBPyConnection, rows: Rows) -> Iterator[str]:
         yield rows.relation
         return
     con.register(rows.relation, rows.arrow)
-    try:
-        yield rows.relation
-    finally:
-        con.unregister(rows.relation)
+    yield rows.relation
+    # Not after an error: unregistering in an aborted transaction would hide it behind its own.
+    con.unregister(rows.relation)
 
 
 def collect_names(con: duckdb.DuckDBPyConnection, rows: Rows, type_name: str, names: list[str]) -> None:
@@ -235,13 +246,13 @@ def diagnose(con: duckdb.DuckDBPyConnection, rows: Rows, err: duckdb.Error) -> D
             elif column.type in ddl.SQL_TYPES:
                 bad += f" OR ({name} IS NOT NULL AND TRY_CAST({name} AS {ddl.SQL_TYPES[column.type]}) IS NULL)"
             numbered = f"SELECT row_number() OVER () - 1 AS row, {name}::VARCHAR AS value, {bad} AS bad FROM {relation}"
-            row = con.execute(f"SELECT row, value FROM ({numbered}) WHERE bad ORDER BY row LIMIT 1").fetchone()
-            if row is not None:
+            found = con.execute(f"SELECT row, value FROM ({numbered}) WHERE bad ORDER BY row LIMIT 1").fetchall()
+            for row, value in found:
                 expected = f"one of {', '.join(ENUMS[column.type])}" if column.is_enum else column.type
                 return DataIntegrityError(
                     f"{expected}{' or NULL' if column.null else ''}",
-                    "NULL" if row[1] is None else shown(row[1]),
-                    where=f"{rows.where}: column {column.name}, row {row[0]} (the first is 0)",
+                    "NULL" if value is None else shown(value),
+                    where=f"{rows.where}: column {column.name}, row {row} (the first is 0)",
                 )
     return DataIntegrityError("rows that fit the contract", first_line(err), where=rows.where)
 

@@ -81,7 +81,7 @@ def build(
     UsageError
         No folders, two runs of one name, or `path` is something else than a store.
     """
-    path = Path(path)
+    path = _usable(path)
     runs = read_folders(folders, max_rows)
     key = _key(runs)
     if path.exists() and _info(path)[0] == key:
@@ -107,7 +107,7 @@ def open_store(path: str | os.PathLike[str], *, threads: int | None = None) -> d
     DataIntegrityError
         The file was built under another version of the contract.
     """
-    path = Path(path)
+    path = _usable(path)
     if not path.exists():
         raise UsageError("a store", "no such file", where=str(path), fix="Build it from run folders first.")
     stored = _info(path)[1]
@@ -162,9 +162,10 @@ def load_tables(
     checked = distinct([read_tables(tables) for tables in runs])
     if path is None:
         return _in_memory(checked, None, threads)
-    if Path(path).exists():
+    path = _usable(path)
+    if path.exists():
         raise UsageError("a path that does not exist yet", "a file", where=str(path))
-    with _replacing(Path(path)) as part, duckdb.connect(str(part), config=_config(threads)) as con:
+    with _replacing(path) as part, duckdb.connect(str(part), config=_config(threads)) as con:
         _load(con, checked, _key(checked), None)
         con.execute("CHECKPOINT")
     return duckdb.connect(str(path), config=_config(threads))
@@ -182,6 +183,13 @@ def _in_memory(runs: list[IncomingRun], progress: Progress | None, threads: int 
 
 def _config(threads: int | None) -> dict[str, str | bool | int | float | list[str]]:
     return CONFIG if threads is None else {**CONFIG, "threads": threads}
+
+
+def _usable(path: str | os.PathLike[str]) -> Path:
+    """A store path that DuckDB takes as it is: it reads options after "?" and turns backslashes into slashes."""
+    if bad := [character for character in "?\\" if character in str(path)]:
+        raise UsageError("a store path without '?' and backslash", f"{' and '.join(bad)}", where=str(path))
+    return Path(path)
 
 
 def _contract() -> str:

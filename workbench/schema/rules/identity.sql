@@ -31,19 +31,22 @@ FROM slo AS t
 GROUP BY run, class, metric
 HAVING count(*) > 1
 
+-- fact: id_fault
+-- holds: ids that occur more than once
+SELECT run, span, count(*) AS rows
+FROM (SELECT run, span FROM span UNION ALL SELECT run, span FROM chunk)
+GROUP BY run, span
+HAVING count(*) > 1
+
 -- rule: duplicate-id
 -- severity: error
 -- holds: an id occurs once in span and chunk together
-SELECT run, string_agg(DISTINCT table_name, ', ' ORDER BY table_name) AS table_name, 'span ' || span AS key,
-       count(*) || ' rows' AS value
-FROM (SELECT run, span, 'span' AS table_name FROM span UNION ALL SELECT run, span, 'chunk' FROM chunk)
-WHERE (run, span) IN (
-    SELECT (run, span)
-    FROM (SELECT run, span FROM span UNION ALL SELECT run, span FROM chunk)
-    GROUP BY run, span
-    HAVING count(*) > 1
-)
-GROUP BY run, span
+SELECT f.run,
+       concat_ws(', ', CASE WHEN EXISTS (SELECT 1 FROM span AS s WHERE s.run = f.run AND s.span = f.span) THEN 'span' END,
+                 CASE WHEN EXISTS (SELECT 1 FROM chunk AS c WHERE c.run = f.run AND c.span = f.span) THEN 'chunk' END)
+           AS table_name,
+       'span ' || f.span AS key, f.rows || ' rows' AS value
+FROM id_fault AS f
 
 -- rule: missing-outcome
 -- severity: error

@@ -1,38 +1,36 @@
 -- fact: stream_fault
 -- holds: chunks that do not continue their stream
-WITH stream_chunk AS (
-    SELECT *, coalesce(lag(seq) OVER stream + 1, 0) AS expected_seq,
-           lag(seq) OVER stream IS NULL AS is_first,
-           lag(emitted_ns) OVER stream AS before_emitted_ns,
-           lag(sample_start) OVER stream + lag(samples) OVER stream AS before_sample_end,
-           lag(sample_rate) OVER stream AS before_rate,
-           lag(frame_start) OVER stream + lag(frames) OVER stream AS before_frame_end,
-           lag(state_generation) OVER stream AS before_generation,
-           lag("final") OVER stream AS before_final
-    FROM chunk
-    WINDOW stream AS (PARTITION BY run, edge, request, epoch ORDER BY seq, span)
-)
-SELECT run, span, seq, expected_seq, emitted_ns, before_emitted_ns, sample_start, before_sample_end, sample_rate,
-       before_rate, frame_start, before_frame_end, state_generation, before_generation,
-       seq <> expected_seq AS is_gap,
-       coalesce(emitted_ns < before_emitted_ns, false) AS is_disordered,
-       coalesce(sample_start <> CASE WHEN is_first THEN 0 ELSE before_sample_end END, false)
-           AS is_sample_gap,
-       coalesce(sample_rate <> before_rate OR sample_rate <= 0, false) AS is_rate_change,
-       coalesce(frame_start <> CASE WHEN is_first THEN 0 ELSE before_frame_end END, false) AS is_frame_gap,
-       coalesce(state_generation <> before_generation, false) AS is_generation_change,
-       coalesce(before_final, false) AS is_after_final
-FROM stream_chunk
+SELECT c.run, c.span, c.seq, c.emitted_ns, c.sample_start, c.sample_rate, c.frame_start, c.state_generation,
+       p.emitted_ns AS before_emitted_ns, p.sample_rate AS before_rate, p.state_generation AS before_generation,
+       CASE WHEN c.seq = 0 THEN 0 ELSE p.sample_start + p.samples END AS before_sample_end,
+       CASE WHEN c.seq = 0 THEN 0 ELSE p.frame_start + p.frames END AS before_frame_end,
+       p.span IS NULL AND c.seq <> 0 AS is_gap,
+       coalesce(c.emitted_ns < p.emitted_ns, false) AS is_disordered,
+       coalesce(c.sample_start <> before_sample_end, false) AS is_sample_gap,
+       coalesce(c.sample_rate <> p.sample_rate OR c.sample_rate <= 0, false) AS is_rate_change,
+       coalesce(c.frame_start <> before_frame_end, false) AS is_frame_gap,
+       coalesce(c.state_generation <> p.state_generation, false) AS is_generation_change,
+       coalesce(p.final, false) AS is_after_final
+FROM chunk AS c
+LEFT JOIN chunk AS p
+       ON p.run = c.run AND p.edge = c.edge AND p.request = c.request AND p.epoch = c.epoch AND p.seq = c.seq - 1
 WHERE is_gap OR is_disordered OR is_sample_gap OR is_rate_change OR is_frame_gap OR is_generation_change
    OR is_after_final
 
 -- rule: sequence-gap
 -- severity: error
 -- holds: the chunks of a stream are numbered 0, 1, 2, ...
-SELECT t.run, 'chunk' AS table_name, 'chunk ' || t.span AS key,
-       'seq ' || t.seq || ' instead of ' || t.expected_seq AS value
+SELECT t.run, 'chunk' AS table_name, 'chunk ' || t.span AS key, 'seq ' || t.seq || ' without ' || (t.seq - 1) AS value
 FROM stream_fault AS t
 WHERE t.is_gap
+
+-- rule: sequence-repeat
+-- severity: error
+-- holds: a stream has at most one chunk of each number
+SELECT run, 'chunk' AS table_name, 'chunk ' || max(span) AS key, 'seq ' || seq || ' ' || count(*) || ' times' AS value
+FROM chunk
+GROUP BY run, edge, request, epoch, seq
+HAVING count(*) > 1
 
 -- rule: sequence-order
 -- severity: error

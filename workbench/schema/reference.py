@@ -10,8 +10,9 @@ HEAD = f"""# Tables and views of a trace
 
 Rendered from `workbench/schema`; `make test` fails when this page is not current. Schema version {SCHEMA_VERSION}.
 
-A run at rest is a folder of Parquet files, one per table, beside `manifest.json`. In a store every table and view leads
-with the column `run`. Times are int64 nanoseconds on the run's reference clock, sizes are bytes, NULL means *not known*.
+A run at rest is a folder of Parquet files, one per table, beside `manifest.json`. In a store every table and view
+leads with the column `run`. Times are int64 nanoseconds on the run's reference clock, sizes are bytes, NULL means *not
+known*.
 To bring your own trace, write these tables with `workbench.trace.seal` and check them with `workbench validate FOLDER`.
 """
 

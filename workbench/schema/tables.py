@@ -1,15 +1,15 @@
 """The trace contract: which tables a run has, which columns they carry, in which unit, and what NULL means.
 
 A run at rest is a folder of Parquet files, one per table, beside ``manifest.json``. Recorder, importers, testbed and
-replay engine write these tables; every metric is a SQL view over them. Times are int64 nanoseconds on the run's reference
-clock (CLOCK_MONOTONIC of the orchestrating host unless ``run.clock`` says otherwise), sizes are bytes, NULL means *not
-known*.
+replay engine write these tables; every metric is a SQL view over them. Times are int64 nanoseconds on the run's
+reference clock (CLOCK_MONOTONIC of the orchestrating host unless ``run.clock`` says otherwise), sizes are bytes, NULL
+means *not known*.
 
 Three facts carry the whole contract:
 
 * A **span** is an interval of one (request, stage, replica, chunk, epoch). Its ``cause`` says what unblocked it and
-  ``cause_span`` which interval that was. Waits (queue, batch_wait, credit_stall, join_wait) are spans of their own: a wait
-  starts when the task's data and state were ready and ends when the cause named in the row ended it.
+  ``cause_span`` which interval that was. Waits (queue, batch_wait, credit_stall, join_wait) are spans of their own: a
+  wait starts when the task's data and state were ready and ends when the cause named in the row ended it.
 * A **chunk** is a hand-off on an edge. It has an id from the same number space as spans, so that it can be a cause; the
   view ``interval`` shows it as a ``transfer`` (or ``deliver``, to a client) from ``sent_ns`` to ``received_ns``.
 * An **outcome** exists exactly once per request, whatever happened, so that every denominator is whole.

@@ -65,8 +65,8 @@ def test_contradictions_are_listed_by_row():
     ea = {"stage": "ea", "request": REQUEST, "kind": "service"}
     assert codes_of(edited(tables, "span", ea, end_ns=ORIGIN_NS - MS_NS)) == [
         ("reversed", True),
+        ("unknown-cause", False),
         ("unknown-consumer", False),
-        ("unknown-producer", False),
     ]
     assert ("before-arrival", True) in codes_of(edited(tables, "span", ea, start_ns=ORIGIN_NS - MS_NS))
     assert ("unknown-request", False) in codes_of(edited(tables, "span", ea, request=77))

@@ -7,7 +7,7 @@ scheduled and the actual arrival. Members of one launch are neighbors in the arr
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -22,6 +22,14 @@ SERVICE, PREPROCESS, TRANSFER, DELIVER, HOST = (
 
 # Bits of Activities.output: consumable output at a client, last of its stream at a client.
 CONSUMABLE, FINAL = 1, 2
+
+# Columns of Activities that come from the tables; small numbers are kept small, they are read at random.
+_TYPES = (
+    dict.fromkeys(("span", "request", "start_ns", "end_ns", "taken_ns", "cause_span"), np.int64)
+    | dict.fromkeys(("consumer", "batch"), np.int64)
+    | {"chunk": np.int32}
+    | dict.fromkeys(("epoch", "stage", "edge", "replica", "kind", "cause", "output"), np.int16)
+)
 
 VIOLATION_COLUMNS = {
     "code": pl.String,
@@ -128,13 +136,14 @@ class Activities:
         Where it belongs; `request`, `stage` and `edge` are numbers. `edge` is -1 for spans; for a chunk, `stage` is the
         producing stage and `chunk` the sequence number.
     kind, cause : int16
-        Positions in SPAN_KIND and CAUSE; `cause` is -1 for chunks, whose cause is the producer's end.
+        Positions in SPAN_KIND and CAUSE. The cause of a chunk is data, the end of the service that produced it;
+        arrival if it is the client's and names none.
     start_ns, end_ns : int64
         Interval; a chunk's runs from sent to received.
     taken_ns : int64
         When the consumer took the chunk over; equal to `end_ns` where unknown.
-    cause_span, producer, consumer, batch : int64
-        Ids as recorded, -1 where there is none.
+    cause_span, consumer, batch : int64
+        Ids as recorded, -1 where there is none; the `cause_span` of a chunk is its producer.
     output : int16
         Bits CONSUMABLE and FINAL.
     launch : int64
@@ -156,7 +165,6 @@ class Activities:
     end_ns: Ints
     taken_ns: Ints
     cause_span: Ints
-    producer: Ints
     consumer: Ints
     batch: Ints
     output: Ints
@@ -168,9 +176,7 @@ class Activities:
 
     def reordered(self, level: Ints) -> Activities:
         """The same activities sorted by (start, level, end, batch, id); `level` is equal within a launch."""
-        columns = {
-            field.name: getattr(self, field.name) for field in fields(self) if not field.name.startswith("launch")
-        }
+        columns = {name: getattr(self, name) for name in _TYPES}
         order = _order(columns, level)
         return _launched({name: column[order] for name, column in columns.items()})
 
@@ -189,26 +195,26 @@ def read_activities(
         ``before-arrival`` (starts before its request was due), ``split-launch`` (members of a batch that differ in
         interval, stage or replica; each piece becomes a launch).
     """
-    spans, chunks = _of_spans(span, places), _of_chunks(chunk, places)
-    columns = {name: np.concatenate((spans[name], chunks[name])) for name in spans}
-    number = Finder(requests.request)(columns["request"])
-    length = columns["end_ns"] - columns["start_ns"]
-    strange, negative = np.flatnonzero(number < 0), np.flatnonzero(length < 0)
-    violations = [
-        violation_rows("unknown-request", columns["request"], columns["span"], strange, excluded=False),
-        violation_rows("reversed", columns["request"], columns["span"], negative, excess_ns=-length[negative]),
-    ]
-    columns["request"] = number
-    if len(strange) or len(negative):
-        kept = (number >= 0) & (length >= 0)
-        columns = {name: column[kept] for name, column in columns.items()}
-    order = _order(columns)
-    found = _launched({name: column[order] for name, column in columns.items()})
+    parts, violations = [], []
+    for part in (_of_spans(span, places), _of_chunks(chunk, places)):
+        number = Finder(requests.request)(part["request"])
+        length = part["end_ns"] - part["start_ns"]
+        strange, negative = np.flatnonzero(number < 0), np.flatnonzero(length < 0)
+        violations += [
+            violation_rows("unknown-request", part["request"], part["span"], strange, excluded=False),
+            violation_rows("reversed", part["request"], part["span"], negative, excess_ns=-length[negative]),
+        ]
+        part["request"] = number
+        if len(strange) or len(negative):
+            kept = (number >= 0) & (length >= 0)
+            part = {name: column[kept] for name, column in part.items()}
+        parts.append(part)
+    found = _launched(_sorted(parts))
 
     early = requests.scheduled_ns[found.request] - found.start_ns
     first_batch = found.batch[found.launch_ptr[:-1]]
     pieces, count = np.unique(first_batch[first_batch >= 0], return_counts=True)
-    split = np.flatnonzero(np.isin(found.batch, pieces[count > 1])) if np.any(count > 1) else strange[:0]
+    split = np.flatnonzero(np.isin(found.batch, pieces[count > 1])) if np.any(count > 1) else pieces[:0]
     at = np.flatnonzero(early > 0)
     violations += [
         violation_rows("before-arrival", requests.request[found.request], found.span, at, excess_ns=early[at]),
@@ -262,65 +268,79 @@ def _roots(parent: Ints) -> Ints:
 
 
 def _of_spans(span: pl.DataFrame, places: Places) -> dict[str, Ints]:
-    """Arrays of the spans that are activities."""
+    """Arrays of the spans that are activities, without the columns that only chunks have."""
     need(span, "span")
     stage = codes(span, "stage", places.stages, "span")
     kind = codes(span, "kind", SPAN_KIND, "span")
     work = (kind == SERVICE) | (kind == PREPROCESS) | ((kind == HOST) & places.client[stage])
     rows = span.filter(pl.Series(work))
-    absent = np.full(len(rows), NONE, dtype=np.int64)
     end, replica = whole(rows, "end_ns", "span"), whole(rows, "replica", "span")
     if len(rows) and replica.min() < 0:
         raise DataIntegrityError("replicas from 0", str(replica.min()), where="span.replica")
     return {
         "span": whole(rows, "span", "span"),
         "request": whole(rows, "request", "span"),
-        "epoch": whole(rows, "epoch", "span").astype(np.int16),
-        "chunk": whole(rows, "chunk", "span").astype(np.int32),
+        "epoch": whole(rows, "epoch", "span"),
+        "chunk": whole(rows, "chunk", "span"),
         "stage": stage[work],
-        "edge": absent.astype(np.int16),
-        "replica": replica.astype(np.int16),
+        "replica": replica,
         "kind": kind[work],
         "cause": codes(rows, "cause", CAUSE, "span"),
         "start_ns": whole(rows, "start_ns", "span"),
         "end_ns": end,
         "taken_ns": end,
         "cause_span": whole(rows, "cause_span", "span", NONE),
-        "producer": absent,
-        "consumer": absent,
         "batch": whole(rows, "batch", "span", NONE),
-        "output": np.zeros(len(rows), dtype=np.int16),
     }
 
 
 def _of_chunks(chunk: pl.DataFrame, places: Places) -> dict[str, Ints]:
-    """Arrays of the chunks that were received."""
+    """Arrays of the chunks that were received, without the columns that only spans have."""
     need(chunk, "chunk")
     rows = chunk.filter(pl.col("received_ns").is_not_null())
     edge = codes(rows, "edge", places.edges, "chunk")
     client = places.client[places.target][edge]
     amount = np.where(places.audio[edge], whole(rows, "samples", "chunk", 0), whole(rows, "units", "chunk", 0))
+    producer = whole(rows, "producer_span", "chunk", NONE)
+    nobodys = np.where(places.client[places.source][edge], CAUSE.index("arrival"), CAUSE.index("unknown"))
     final = rows["final"].fill_null(False).to_numpy()
-    absent = np.full(len(rows), NONE, dtype=np.int64)
     return {
         "span": whole(rows, "span", "chunk"),
         "request": whole(rows, "request", "chunk"),
-        "epoch": whole(rows, "epoch", "chunk").astype(np.int16),
-        "chunk": whole(rows, "seq", "chunk").astype(np.int32),
+        "epoch": whole(rows, "epoch", "chunk"),
+        "chunk": whole(rows, "seq", "chunk"),
         "stage": places.source[edge],
         "edge": edge,
-        "replica": absent.astype(np.int16),
-        "kind": np.where(client, DELIVER, TRANSFER).astype(np.int16),
-        "cause": absent.astype(np.int16),
+        "kind": np.where(client, DELIVER, TRANSFER),
         "start_ns": whole(rows, "sent_ns", "chunk"),
         "end_ns": whole(rows, "received_ns", "chunk"),
         "taken_ns": rows["taken_ns"].cast(pl.Int64).fill_null(rows["received_ns"].cast(pl.Int64)).to_numpy(),
-        "cause_span": absent,
-        "producer": whole(rows, "producer_span", "chunk", NONE),
+        "cause": np.where(producer == NONE, nobodys, CAUSE.index("data")),
+        "cause_span": producer,
         "consumer": whole(rows, "consumer_span", "chunk", NONE),
-        "batch": absent,
-        "output": np.where(client, CONSUMABLE * (amount > 0) + FINAL * final, 0).astype(np.int16),
+        "output": np.where(client, CONSUMABLE * (amount > 0) + FINAL * final, 0),
     }
+
+
+def _sorted(parts: list[dict[str, Ints]]) -> dict[str, Ints]:
+    """Columns of all parts in one order; a column that a part lacks is NONE there, `output` 0."""
+    sizes = [len(part["span"]) for part in parts]
+    missing = [np.full(size, NONE, dtype=np.int64) for size in sizes]
+    keys = {
+        name: np.concatenate([part.get(name, none) for part, none in zip(parts, missing, strict=True)])
+        for name in ("start_ns", "end_ns", "batch", "span")
+    }
+    order = _order(keys)
+    position = np.empty(len(order), dtype=np.int64)
+    position[order] = np.arange(len(order))
+    columns: dict[str, Ints] = {}
+    for name, dtype in _TYPES.items():
+        column: Ints = np.full(len(order), 0 if name == "output" else NONE, dtype=dtype)
+        for part, at in zip(parts, np.split(position, np.cumsum(sizes)[:-1]), strict=True):
+            if name in part:
+                column[at] = part[name]
+        columns[name] = column
+    return columns
 
 
 def _order(columns: dict[str, Ints], level: Ints | None = None) -> Ints:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from workbench.metrics.activities import HOST, Activities, Places, Requests, violation_rows
+from workbench.metrics.activities import HOST, Activities, Requests, violation_rows
 from workbench.metrics.compiled import compiled
 from workbench.metrics.tables import NONE, Bools, Ints
 from workbench.metrics.waits import CAUSE_CODE, Chains, Links, Waits, grouped
@@ -104,7 +104,6 @@ def collect(
     activities: Activities, waits: Waits, chains: Chains, links: Links, requests: Requests, replicas: Replicas
 ) -> Dependencies:
     """All dependencies that the recording states or implies, contradictions included."""
-    everyone = np.arange(len(activities))
     fed = np.flatnonzero(links.consumer >= 0)
     input_ptr, position = grouped(links.consumer[fed], len(activities))
     state = chains.predecessor(activities)
@@ -114,18 +113,8 @@ def collect(
     kind_of = np.full(len(CAUSE_CODE), NONE, dtype=np.int8)
     for name, kind in _OF_CAUSE.items():
         kind_of[CAUSE_CODE[name]] = kind
-    # The cause that a service names counts where it says more than its inputs, its chain and its replica do already.
-    named, cause = links.cause, activities.cause
-    told = (
-        ((cause == CAUSE_CODE["data"]) & (links.consumer[named] != everyone))
-        | ((cause == CAUSE_CODE["state"]) & (named != state))
-        | ((cause == CAUSE_CODE["resource"]) & (activities.launch[named] != before))
-        | (cause == CAUSE_CODE["retry"])
-    )
-    named = np.where(told, named, NONE)
-
     arguments = (
-        input_ptr, fed[position], links.producer, state, resource, named, kind_of[activities.cause],
+        input_ptr, fed[position], links.consumer, state, resource, links.cause, kind_of[activities.cause],
         activities.launch, activities.launch_ptr, activities.start_ns, activities.end_ns, activities.span,
         requests.scheduled_ns[activities.request],
         waits.ptr, waits.start_ns, waits.end_ns, waits.explained, waits.cause == CAUSE_CODE["timer"],
@@ -170,28 +159,30 @@ def check(
         Those that hold.
     violations : list of polars.DataFrame
         Columns VIOLATION_COLUMNS. Codes: ``duplicate-id``, ``negative-lag`` (a dependency ended after the start),
-        ``cycle``; and, without excluding the request, ``unknown-producer``, ``unknown-consumer``, ``unknown-cause``
-        (an id that names no activity).
+        ``cycle``; and, without excluding the request, ``unknown-cause`` (for a chunk: its producer) and
+        ``unknown-consumer``: an id that names no activity.
     """
     request, span, launch = requests.request[activities.request], activities.span, activities.launch
     violations = [violation_rows("duplicate-id", request, span, links.find.repeated())]
-    known, target = found.source >= 0, found.target()
-    moment = np.where(found.at_start, activities.start_ns[found.source], activities.end_ns[found.source])
-    excess = moment + found.offset_ns - activities.start_ns[target]
-    late = known & (excess > 0)
-    circle = known & ~late & (launch[found.source] >= launch[target])
-    for code, at in (("negative-lag", np.flatnonzero(late)), ("cycle", np.flatnonzero(circle))):
-        other = span[found.source[at]]
-        violations.append(violation_rows(code, request, span, target[at], other=other, excess_ns=excess[at]))
+    wrong = np.zeros(len(found.source), dtype=np.bool_)
+    _contradictions(
+        launch, activities.start_ns, activities.end_ns,
+        found.ptr, found.source, found.at_start, found.offset_ns, wrong,
+    )  # fmt: skip
+    bad = np.flatnonzero(wrong)
+    source, target = found.source[bad], np.searchsorted(found.ptr, bad, side="right") - 1
+    moment = np.where(found.at_start[bad], activities.start_ns[source], activities.end_ns[source])
+    excess = moment + found.offset_ns[bad] - activities.start_ns[target]
+    for code, some in (("negative-lag", excess > 0), ("cycle", excess <= 0)):
+        other = span[source[some]]
+        violations.append(violation_rows(code, request, span, target[some], other=other, excess_ns=excess[some]))
     for code, named, there in (
-        ("unknown-producer", activities.producer, links.producer),
         ("unknown-consumer", activities.consumer, links.consumer),
         ("unknown-cause", activities.cause_span, links.cause),
     ):
         lost = np.flatnonzero((named >= 0) & (there < 0))
         violations.append(violation_rows(code, request, span, lost, other=named[lost], excluded=False))
-    wrong = late | circle
-    return found.without(wrong) if np.any(wrong) else found, violations
+    return found.without(wrong) if len(bad) else found, violations
 
 
 def lags(activities: Activities, found: Dependencies, requests: Requests) -> Ints:
@@ -204,11 +195,10 @@ def lags(activities: Activities, found: Dependencies, requests: Requests) -> Int
     return lag
 
 
-def rooted(activities: Activities, places: Places) -> Bools:
+def rooted(activities: Activities) -> Bools:
     """Whether the arrival of the request is cause enough: the client's own work, and what names arrival as cause."""
-    client_made: Bools = (activities.edge >= 0) & (activities.producer < 0) & places.client[activities.stage]
     arrived: Bools = (activities.kind == HOST) | (activities.cause == CAUSE_CODE["arrival"])
-    return arrived | client_made
+    return arrived
 
 
 @compiled
@@ -231,7 +221,7 @@ def _look_back(ptr: Ints, launches: Ints, start: Ints, end: Ints, before: Ints, 
 
 @compiled
 def _collect(
-    input_ptr: Ints, inputs: Ints, producer: Ints, state: Ints, resource: Ints, named: Ints, named_kind: Ints,
+    input_ptr: Ints, inputs: Ints, consumer: Ints, state: Ints, resource: Ints, named: Ints, named_kind: Ints,
     launch: Ints, launch_ptr: Ints, start: Ints, end: Ints, span: Ints, scheduled: Ints,
     wait_ptr: Ints, wait_start: Ints, wait_end: Ints, wait_explained: Bools, wait_timed: Bools,
     wait_kind: Ints, wait_source: Ints, wait_at_start: Bools, wait_offset: Ints,
@@ -257,18 +247,25 @@ def _collect(
                 if fill:
                     source[e], kind[e], at_start[e], offset[e] = inputs[i], DATA, False, 0
                 e += 1
-            for what in range(4):
+            # The cause that an activity names counts where it says more than its inputs, chain and replica already do.
+            n, why = named[x], named_kind[x]
+            if n >= 0 and (
+                (why == DATA and consumer[n] == x)
+                or (why == STATE and n == state[x])
+                or (why == RESOURCE and resource[x] >= 0 and launch[n] == launch[resource[x]])
+                or why in (CREDIT, BATCH, NONE)
+            ):
+                n = -1
+            for what in range(3):
                 if what == 0:
-                    s, why = producer[x], DATA
+                    s, cause = state[x], STATE
                 elif what == 1:
-                    s, why = state[x], STATE
-                elif what == 2:
-                    s, why = resource[x], RESOURCE
+                    s, cause = resource[x], RESOURCE
                 else:
-                    s, why = named[x], named_kind[x]
+                    s, cause = n, why
                 if s >= 0:
                     if fill:
-                        source[e], kind[e], at_start[e], offset[e] = s, why, False, 0
+                        source[e], kind[e], at_start[e], offset[e] = s, cause, False, 0
                     e += 1
             for k in range(wait_ptr[x], wait_ptr[x + 1]):
                 s = wait_source[k]
@@ -299,6 +296,19 @@ def _collect(
                 e += 1
             if not fill:
                 ptr[x + 1] = e
+
+
+@compiled
+def _contradictions(
+    launch: Ints, start: Ints, end: Ints, ptr: Ints, source: Ints, at_start: Bools, offset: Ints, wrong: Bools
+) -> None:
+    """Mark dependencies that ended after the start of what depends on them, or do not stand before it."""
+    for x in range(len(ptr) - 1):
+        for e in range(ptr[x], ptr[x + 1]):
+            s = source[e]
+            if s >= 0:
+                moment = (start[s] if at_start[e] else end[s]) + offset[e]
+                wrong[e] = moment > start[x] or launch[s] >= launch[x]
 
 
 @compiled

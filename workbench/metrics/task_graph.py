@@ -115,7 +115,7 @@ class TaskGraph:
             waits=waits,
             lag_ns=lags(activities, dependencies, requests),
             busy=replicas.busy,
-            rooted=rooted(activities, places),
+            rooted=rooted(activities),
             excluded=family[requests.family],
             violations=listed,
         )

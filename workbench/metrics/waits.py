@@ -61,7 +61,6 @@ class Links:
     """Activities that other activities name by id: their positions, -1 where there is none in the graph."""
 
     find: Finder
-    producer: Ints
     consumer: Ints
     cause: Ints
 
@@ -69,7 +68,7 @@ class Links:
     def of(cls, activities: Activities) -> Links:
         """Resolve the ids in `activities`."""
         find = Finder(activities.span)
-        return cls(find, find(activities.producer), find(activities.consumer), find(activities.cause_span))
+        return cls(find, find(activities.consumer), find(activities.cause_span))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +123,8 @@ def read_waits(
     stage, kind = codes(rows, "stage", places.stages, "span"), codes(rows, "kind", SPAN_KIND, "span")
     start, end = whole(rows, "start_ns", "span").copy(), whole(rows, "end_ns", "span").copy()
     epoch, chunk = whole(rows, "epoch", "span").copy(), whole(rows, "chunk", "span").copy()
-    sent = np.flatnonzero(links.producer >= 0)
-    sent_ptr, position = grouped(links.producer[sent], len(activities))
+    sent = np.flatnonzero((activities.edge >= 0) & (links.cause >= 0))
+    sent_ptr, position = grouped(links.cause[sent], len(activities))
     wait_ptr, wait_order = grouped(request * chains.n_stages + stage, len(chains.ptr) - 1)
     arguments = (
         chains.ptr, chains.members, wait_ptr, wait_order, kind == CREDIT_STALL, epoch, chunk, start, end,

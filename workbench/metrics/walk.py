@@ -18,8 +18,8 @@ from workbench.metrics.waits import BATCH_WAIT, CAUSE_CODE, CREDIT_STALL
 from workbench.schema.enums import SPAN_KIND
 
 _HOST, _QUEUE, _UNATTRIBUTED = (SPAN_KIND.index(kind) for kind in ("host", "queue", "unattributed"))
-_UNKNOWN, _DATA_CAUSE = CAUSE_CODE["unknown"], CAUSE_CODE["data"]
-_CREDIT_CAUSE, _BATCH_CAUSE, _ARRIVAL_CAUSE = CAUSE_CODE["credit"], CAUSE_CODE["batch"], CAUSE_CODE["arrival"]
+_UNKNOWN, _ARRIVAL_CAUSE = CAUSE_CODE["unknown"], CAUSE_CODE["arrival"]
+_CREDIT_CAUSE, _BATCH_CAUSE = CAUSE_CODE["credit"], CAUSE_CODE["batch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def _walk(
     """Fill `out` (node, span, kind, cause, start, end, blocker), or count into ``ptr[1:]`` where `out` is empty."""
     state = np.empty(3, dtype=np.int64)
     nobody, queue, unattributed = np.int64(-1), np.int64(_QUEUE), np.int64(_UNATTRIBUTED)
-    unknown, on_data, on_arrival = np.int64(_UNKNOWN), np.int64(_DATA_CAUSE), np.int64(_ARRIVAL_CAUSE)
+    unknown, on_arrival = np.int64(_UNKNOWN), np.int64(_ARRIVAL_CAUSE)
     for path in range(len(terminals)):
         low = scheduled[path]
         state[0] = ptr[path + 1] if len(out) else 0
@@ -128,9 +128,8 @@ def _walk(
         while True:
             s = max(start[x], low)
             if through:
-                what = np.int64(cause[x]) if cause[x] >= 0 else (on_arrival if rooted[x] else on_data)
                 other = x if request[x] != own else nobody
-                _emit(out, state, x, span[x], np.int64(kind[x]), what, s, end[x], other)
+                _emit(out, state, x, span[x], np.int64(kind[x]), np.int64(cause[x]), s, end[x], other)
             if s <= low:
                 break
             # The latest dependency to follow: data and state of x, or in the system view all of the whole launch.

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.metrics.frames import graph_of
+from tests.metrics.frames import graph_of, polars_tables
 from tests.metrics.streams import Run
 from workbench.errors import UsageError
 from workbench.metrics.critical_path import critical_paths
@@ -63,6 +63,13 @@ def test_stage_drag_of_the_worked_example(others):
 def test_a_request_without_the_terminal_is_refused():
     with pytest.raises(UsageError, match=f"request {BLOCKS_VISION}"):
         activity_drag(graph_of(worked_example()), BLOCKS_VISION)
+
+
+def test_a_run_in_which_nothing_happened_has_no_drags():
+    tables = {name: table.clear() for name, table in polars_tables(worked_example()).items()}
+    empty = stage_drag(TaskGraph.from_tables(**tables))
+    assert empty.is_empty()
+    assert empty.columns == stage_drag(graph_of(worked_example())).columns
 
 
 def brute_force(graph: TaskGraph, request: int, terminal: str, others: str) -> dict[int, int]:

@@ -13,7 +13,7 @@ from workbench.errors import UsageError
 from workbench.metrics.max_plus import FAR, Groups, end_without_each, latest_starts, longest
 from workbench.metrics.retiming import Others, retime, scaled
 from workbench.metrics.tables import NONE, Bools, Ints, named
-from workbench.metrics.task_graph import TaskGraph
+from workbench.metrics.task_graph import TERMINALS, TaskGraph
 from workbench.schema.enums import SPAN_KIND
 
 
@@ -103,7 +103,9 @@ def stage_drag(graph: TaskGraph, *, others: Others = "frozen") -> pl.DataFrame:
         vanishes too and with it the wait for their launches.
     """
     a, places = graph.activities, graph.places
-    frames = []
+    nothing: dict[str, pl.DataType | type[pl.DataType]] = {"request": pl.Int64, "terminal": pl.Enum(TERMINALS)}
+    nothing |= {"stage": pl.Enum(places.stages), "edge": pl.Enum(places.edges)}
+    frames = [pl.DataFrame(schema=nothing | {"drag_ns": pl.Int64, "duration_ns": pl.Int64})]
     for name, is_edge in [(stage, False) for stage in places.stages] + [(edge, True) for edge in places.edges]:
         mask = graph.where(edge=name) if is_edge else graph.where(stage=name)
         if not np.any(mask):

@@ -7,9 +7,12 @@ import polars as pl
 
 from workbench.charts import theme
 from workbench.errors import UsageError
+from workbench.schema.enums import WAIT_KINDS
 
 MAX_BARS = 2_000
 LANES = ("wait", "work")
+# One for each credit event, take-over and first audio.
+SHAPES = ("triangle-down", "diamond", "circle", "cross", "square", "triangle-up", "triangle-left", "triangle-right")
 COLUMNS = ("stage", "kind", "start_ns", "end_ns")
 
 
@@ -56,7 +59,7 @@ def timeline(
     drawn = intervals.filter(pl.col("end_ns").is_not_null()).select(
         pl.col("stage").cast(pl.String),
         pl.col("kind").cast(pl.String),
-        pl.when(pl.col("kind").cast(pl.String).is_in(["queue", "batch_wait", "credit_stall", "join_wait"]))
+        pl.when(pl.col("kind").cast(pl.String).is_in([*WAIT_KINDS, "unattributed"]))
         .then(pl.lit("wait"))
         .otherwise(pl.lit("work"))
         .alias("lane"),
@@ -69,7 +72,8 @@ def timeline(
             f"{drawn.height:,}",
             fix="Draw a window: filter the intervals by start_ns and end_ns.",
         )
-    if unknown := sorted(set(drawn["stage"]) - set(stages)):
+    placed = set(drawn["stage"]) | (set() if marks is None else set(marks["stage"].cast(pl.String)))
+    if unknown := sorted(placed - set(stages)):
         raise UsageError(f"stages among {stages}", repr(unknown[0]), where="timeline")
     drawn = drawn.sort("start_ms", "end_ms", "stage", "kind")
     kinds = drawn["kind"].unique().to_list()
@@ -105,9 +109,7 @@ def timeline(
                 shape=alt.Shape(
                     "what:N",
                     title=None,
-                    scale=alt.Scale(
-                        domain=shapes, range=["triangle-down", "diamond", "circle", "cross"][: len(shapes)]
-                    ),
+                    scale=alt.Scale(domain=shapes, range=list(SHAPES[: len(shapes)])),
                 ),
                 color=alt.condition("datum.what == 'first audio'", alt.value(theme.VERMILLION), alt.value(theme.INK)),
                 size=alt.condition("datum.what == 'first audio'", alt.value(60), alt.value(26)),

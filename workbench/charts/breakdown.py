@@ -43,7 +43,13 @@ def breakdown(path: pl.DataFrame, *, loads: list[str], title: str = "") -> tuple
             alt.Chart(frame.filter(pl.col("terminal") == terminal))
             .mark_bar(height={"band": 0.72})
             .encode(
-                y=alt.Y("load:N", sort=loads, title=None, axis=alt.Axis(labels=terminal == "first")),
+                y=alt.Y(
+                    "load:N",
+                    sort=loads,
+                    title=None,
+                    scale=alt.Scale(domain=loads),
+                    axis=alt.Axis(labels=terminal == "first"),
+                ),
                 x=alt.X(
                     "mean_s:Q",
                     stack="zero",

@@ -29,7 +29,7 @@ def latency_ecdf(points: pl.DataFrame, *, loads: list[str], title: str = "") -> 
     (altair.HConcatChart, polars.DataFrame)
         The chart and its rows.
     """
-    frame = points.sort("metric", pl.col("load").cast(pl.Enum(loads)), "repeat", "seconds")
+    frame = points.sort("metric", pl.col("load").cast(pl.Enum(loads)), "repeat", "seconds", "share")
     repeats = sorted(frame["repeat"].unique().to_list())
     color = alt.Color("load:N", title="load", scale=alt.Scale(domain=loads, range=list(LOAD_COLORS[: len(loads)])))
     dash = alt.StrokeDash(
@@ -37,14 +37,17 @@ def latency_ecdf(points: pl.DataFrame, *, loads: list[str], title: str = "") -> 
     )
     panels = []
     for metric, label in PANELS.items():
+        curves = frame.filter(pl.col("metric") == metric)
+        # A logarithmic axis cannot find its ends without data.
+        ends = alt.Undefined if curves.height else [0.1, 10]
         panel = (
-            alt.Chart(frame.filter(pl.col("metric") == metric))
+            alt.Chart(curves)
             .mark_line(interpolate="step-after")
             .encode(
                 x=alt.X(
                     "seconds:Q",
                     title=label,
-                    scale=alt.Scale(type="log", nice=False),
+                    scale=alt.Scale(type="log", nice=False, domain=ends),
                     axis=alt.Axis(format="~g", values=[0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100], grid=True),
                 ),
                 y=alt.Y(

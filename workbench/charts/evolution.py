@@ -42,12 +42,18 @@ def evolution(
         top = float(part["value"].max() or 1.0)  # type: ignore[arg-type]
         panels = []
         for i, load in enumerate(loads):
+            end_s = float(frame.filter(pl.col("load") == load)["at_s"].max() or 1.0)  # type: ignore[arg-type]
             last_row = quantity == list(PANELS)[-1]
             panel = (
                 alt.Chart(part.filter(pl.col("load") == load))
                 .mark_line(interpolate="step-after", strokeWidth=1.2)
                 .encode(
-                    x=alt.X("at_s:Q", title="time in run (s)" if last_row else None, axis=alt.Axis(tickCount=4)),
+                    x=alt.X(
+                        "at_s:Q",
+                        title="time in run (s)" if last_row else None,
+                        scale=alt.Scale(domain=[0, end_s], nice=True),
+                        axis=alt.Axis(tickCount=4),
+                    ),
                     y=alt.Y(
                         "value:Q",
                         title=label if i == 0 else None,

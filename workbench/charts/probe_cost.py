@@ -6,6 +6,7 @@ import altair as alt
 import polars as pl
 
 from workbench.charts import theme
+from workbench.errors import UsageError
 
 
 def probe_cost(
@@ -30,7 +31,14 @@ def probe_cost(
     -------
     (altair chart, polars.DataFrame)
         The chart, and its rows with ``shown`` = "A/A band", "pair" or "estimate".
+
+    Raises
+    ------
+    UsageError
+        No metrics: there were fewer than two pairs.
     """
+    if not metrics:
+        raise UsageError("a metric of at least two probe pairs", "none", where="probe_cost", fix="Record more pairs.")
     y = alt.Y("metric:N", sort=metrics, title=None, scale=alt.Scale(domain=metrics))
     x = alt.X(
         "low:Q", title="probes on / probes off (1 = no cost)", scale=alt.Scale(zero=False), axis=alt.Axis(format=".2f")

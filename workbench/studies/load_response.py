@@ -83,7 +83,8 @@ def evolution_series(p: Profile, *, repeat: str = "a") -> pl.DataFrame:
     Returns
     -------
     polars.DataFrame
-        ``load``, ``quantity``, ``stage``, ``at_s``, ``value``. Bytes are those on edges that lead to the stage.
+        ``load``, ``quantity``, ``stage``, ``at_s``, ``value``. Bytes are the sum over the edges that lead to the
+        stage; an edge whose sizes are not known is left out.
     """
     sources = {
         "queue_depth": (
@@ -97,8 +98,10 @@ def evolution_series(p: Profile, *, repeat: str = "a") -> pl.DataFrame:
             False,
         ),
         "in_flight_kib": (
-            "SELECT e.target::VARCHAR AS stage, f.at_ns, f.bytes AS value FROM in_flight_bytes AS f "
-            "JOIN edge AS e ON e.run = f.run AND e.edge = f.edge WHERE f.run = ?",
+            "SELECT e.target::VARCHAR AS stage, f.at_ns, "
+            "(sum(sum(f.bytes)) OVER (PARTITION BY e.target ORDER BY f.at_ns))::BIGINT AS value "
+            "FROM in_flight_step AS f JOIN edge AS e ON e.run = f.run AND e.edge = f.edge "
+            "WHERE f.run = ? AND f.bytes IS NOT NULL GROUP BY e.target, f.at_ns",
             1.0 / 1024,
             True,
         ),
@@ -152,9 +155,9 @@ def binned_max(
     bins = np.searchsorted(edges, at, side="right") - 1
     inside = (bins >= 0) & (bins < len(tops))
     np.maximum.at(tops, bins[inside], value[inside].astype(float))
-    before = np.searchsorted(at, edges[:-1], side="left") - 1  # last row before the bin begins
-    carried = np.where(before >= 0, value[np.maximum(before, 0)], 0).astype(float)
     if is_step:
+        before = np.searchsorted(at, edges[:-1], side="right") - 1  # the row that holds when the bin begins
+        carried = np.where(before >= 0, value[np.maximum(before, 0)], 0).astype(float)
         return np.asarray(np.maximum(tops, carried))
     for side in (edges[:-1], edges[1:]):
         after = np.minimum(np.searchsorted(at, side, side="left"), len(at) - 1)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from workbench.errors import DataIntegrityError
 from workbench.studies.shadow_profile import Profile
 
 
@@ -19,11 +20,22 @@ class RequestIntervals:
 
 
 def typical_request(p: Profile, load: str) -> tuple[str, int]:
-    """Run and number of the request whose completion time is the (lower) median of the load's first repeat."""
+    """Run and number of the request whose completion time is the (lower) median of the load's first repeat.
+
+    Raises
+    ------
+    DataIntegrityError
+        No request of that run ended ok.
+    """
     run = p.runs(load)[0]
     jct = p.connection.sql(
         "SELECT request, jct_ns FROM jct WHERE run = ? AND jct_ns IS NOT NULL ORDER BY jct_ns, request", params=[run]
     ).pl()
+    if jct.is_empty():
+        ((requests,),) = p.connection.execute("SELECT count(*) FROM request WHERE run = ?", [run]).fetchall()
+        raise DataIntegrityError(
+            "a request that ended ok", f"none of {requests}", where=run, fix="Draw a request of a lighter load."
+        )
     return run, int(jct["request"][(jct.height - 1) // 2])
 
 

@@ -37,7 +37,8 @@ def path_breakdown(p: Profile) -> pl.DataFrame:
                         "share": spent_ns / whole,
                     }
                 )
-    return pl.DataFrame(rows).sort("load", "terminal", "kind")
+    schema = {"load": pl.String, "terminal": pl.String, "kind": pl.String, "mean_s": pl.Float64, "share": pl.Float64}
+    return pl.DataFrame(rows, schema=schema).sort("load", "terminal", "kind")
 
 
 def participation_shares(p: Profile, load: str) -> pl.DataFrame:
@@ -67,7 +68,8 @@ def participation_shares(p: Profile, load: str) -> pl.DataFrame:
                 spent[stage, "drag"] = spent.get((stage, "drag"), 0) + drag_ns
         for (place, measure), spent_ns in spent.items():
             rows.append({"terminal": terminal, "stage": place, "measure": measure, "share": spent_ns / whole})
-    return pl.DataFrame(rows).sort("terminal", "stage", "measure")
+    schema = {"terminal": pl.String, "stage": pl.String, "measure": pl.String, "share": pl.Float64}
+    return pl.DataFrame(rows, schema=schema).sort("terminal", "stage", "measure")
 
 
 def _path_ns(p: Profile, load: str, terminal: str) -> tuple[dict[tuple[str, str], int], int]:

@@ -22,7 +22,8 @@ FLOORS: tuple[frozenset[str], ...] = (
     frozenset({"importers", "replay", "testbed", "verify"}),
     frozenset({"sweep", "shadow"}),
     frozenset({"studies"}),
-    frozenset({"", "__main__", "agenda", "cli", "lab", "notebook", "notebook_form", "notebook_job"}),
+    frozenset({"", "__main__", "agenda", "cli", "lab", "markup", "profile", "report", "verbs"})
+    | frozenset({"notebook", "notebook_form", "notebook_job"}),
 )
 # Neighbors on one floor: graphs and charts speak the vocabulary of the tables.
 NEIGHBORS = frozenset({("graph", "schema"), ("charts", "schema")})

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -23,28 +23,28 @@ DEPTH_KINDS = ("queue", "batch_wait", "credit_stall")
 WORK = ("service", "preprocess")
 
 
-@dataclass
 class Run:
     """Rows of a run by table, and the runs beside it in the store."""
 
-    rows: dict[str, list[Row]]
-    others: dict[str, Run]
+    def __init__(self, rows: dict[str, list[Row]], others: dict[str, Run]) -> None:
+        self.rows = rows
+        self.others = others
+        self.about = rows["run"][0]
+        self.roles = {row["stage"]: row["role"] for row in rows["stage"]}
+        self.edges = {row["edge"]: row for row in rows["edge"]}
+        self.outcomes = {row["request"]: row for row in rows["outcome"]}
 
     def __getattr__(self, table: str) -> list[Row]:
         return self.rows[table]
 
-    @property
-    def about(self) -> Row:
-        return self.rows["run"][0]
-
     def role(self, stage: str) -> str:
-        return next(row["role"] for row in self.stage if row["stage"] == stage)
+        return self.roles[stage]
 
     def find_edge(self, name: str) -> Row:
-        return next(row for row in self.edge if row["edge"] == name)
+        return self.edges[name]
 
     def find_outcome(self, request: int) -> Row | None:
-        return next((row for row in self.outcome if row["request"] == request), None)
+        return self.outcomes.get(request)
 
 
 def runs_of(stores: Iterable[Tables]) -> dict[str, Run]:
@@ -60,6 +60,7 @@ def quantile(values: list[int], level: float) -> int:
     return math.floor(abs(value) + 0.5) * (1 if value >= 0 else -1)
 
 
+@cache
 def outputs(run: Run, request: int) -> list[Row]:
     """Chunks that the client took, oldest first."""
     rows = [
@@ -267,6 +268,7 @@ def recorded_wait(run: Run) -> list[Row]:
     return [{"kind": kind} for kind in WAITS if own or any(span["kind"] == kind for span in run.span)]
 
 
+@cache
 def stage_wait(run: Run) -> list[Row]:
     known = {row["kind"] for row in recorded_wait(run)}
     seen = sorted({(s["request"], s["stage"]) for s in run.span if s["kind"] in WAITS + WORK})
@@ -292,6 +294,7 @@ def of_stage_wait(kind: str) -> Callable[[Run], list[Row]]:
     ]
 
 
+@cache
 def stage_service(run: Run) -> list[Row]:
     rows = []
     for request, stage in sorted({(s["request"], s["stage"]) for s in run.span if s["kind"] in WORK}):
@@ -405,6 +408,7 @@ def batch_fill(run: Run) -> list[Row]:
     return rows
 
 
+@cache
 def launch(run: Run) -> list[Row]:
     groups = defaultdict(list)
     for s in run.span:
@@ -510,16 +514,12 @@ def device_busy(run: Run) -> list[Row]:
 
 
 def steps(intervals: list[tuple[Any, int, int, int]]) -> list[tuple[Any, int, int]]:
-    """Sum of weights of the (key, start, end, weight) that hold at each moment at which it changes."""
+    """Sum of weights of the (key, start, end, weight) that hold, at each moment at which one begins or ends."""
     rows = []
     for key in {key for key, *_ in intervals}:
         mine = [(start, end, weight) for k, start, end, weight in intervals if k == key]
-        before = 0
         for moment in sorted({m for start, end, _ in mine for m in (start, end)}):
-            now = sum(weight for start, end, weight in mine if start <= moment < end)
-            if now != before:
-                rows.append((key, moment, now))
-            before = now
+            rows.append((key, moment, sum(weight for start, end, weight in mine if start <= moment < end)))
     return rows
 
 
@@ -548,30 +548,22 @@ def edge_is_known(run: Run, edge: str | None) -> bool:
 def in_flight_series(run: Run, edge: str | None) -> list[tuple[int, int | None, int]]:
     mine = [c for c in run.chunk if edge in (None, c["edge"])]
     known = edge_is_known(run, edge)
-    series = [
-        (moment, *in_flight(run, edge, moment, known))
-        for moment in sorted({m for c in mine for m in (c["emitted_ns"], landed(run, c))})
-    ]
-    return series
+    moments = sorted({m for c in mine for m in (c["emitted_ns"], landed(run, c))})
+    return [(moment, *in_flight(run, edge, moment, known)) for moment in moments]
 
 
 def in_flight_bytes(run: Run) -> list[Row]:
-    rows = []
-    for edge in {c["edge"] for c in run.chunk}:
-        before: tuple[int | None, int] = (0 if edge_is_known(run, edge) else None, 0)
-        for moment, size, count in in_flight_series(run, edge):
-            if (size, count) != before:
-                rows.append({"edge": edge, "at_ns": moment, "bytes": size, "chunks": count})
-            before = (size, count)
-    return rows
+    return [
+        {"edge": edge, "at_ns": moment, "bytes": size, "chunks": count}
+        for edge in {c["edge"] for c in run.chunk}
+        for moment, size, count in in_flight_series(run, edge)
+    ]
 
 
 def in_flight_high_water(run: Run) -> list[Row]:
     rows = []
     for edge in [*{c["edge"] for c in run.chunk}, *([None] if run.chunk else [])]:
         series = in_flight_series(run, edge)
-        if edge is not None and not any(row["edge"] == edge for row in in_flight_bytes(run)):
-            continue
         sizes = [size for _, size, _ in series]
         rows.append(
             {
@@ -592,6 +584,7 @@ def outcome_counts(run: Run) -> list[Row]:
     return rows
 
 
+@cache
 def request_metrics(run: Run) -> list[Row]:
     def by_request(rows: list[Row]) -> dict[int, Row]:
         return {row["request"]: row for row in rows}

@@ -202,12 +202,12 @@ def stores(draw: st.DrawFn) -> list[Tables]:
     single = [Arrival(at_ns=n * 500 * MS_NS, chunks=n + 1) for n in range(draw(st.integers(1, 4)))]
     runs = [simulate(LINEAR, single, seed=draw(st.integers(0, 99)), label="alone")]
     for label, isolated in (("first", "alone"), ("second", draw(st.sampled_from((None, "alone", "not here"))))):
-        tables = set_all("run", isolated_run=isolated)(draw(random_traces(label=label, max_requests=6)))
+        tables = set_all("run", isolated_run=isolated)(draw(random_traces(label=label, max_requests=5)))
         runs.append(VARIANTS[draw(st.sampled_from(sorted(VARIANTS)))](tables))
     return runs
 
 
-@settings(max_examples=12, phases=(Phase.explicit, Phase.generate), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=6, phases=(Phase.explicit, Phase.generate), suppress_health_check=[HealthCheck.too_slow])
 @given(stores())
 def test_views_equal_their_definition(drawn: list[Tables]) -> None:
     check_all(drawn)

@@ -377,7 +377,7 @@ def test_flipped_bytes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     folder = write_folder(worked_example(), tmp_path / "run")
     content = (folder / name).read_bytes()
     errors = 0
-    for position in range(4, len(content), max(1, len(content) // 15)):
+    for position in range(4, len(content), max(1, len(content) // 8)):
         damaged = bytearray(content)
         damaged[position] ^= 0xFF
         (folder / name).write_bytes(damaged)

@@ -702,59 +702,71 @@ def changed_all(tables: Tables, table: str, **values: Any) -> Tables:
 WAITS = ("queue", "batch_wait", "credit_stall", "join_wait")
 
 
-@pytest.mark.parametrize(
-    ("question", "state", "reason", "damage"),
-    [
-        ("waiting", "yes", "recorder was on", lambda t: t),
-        ("waiting", "no", "probes were off", lambda t: changed_all(t, "run", probes="off")),
-        ("waiting", "partly", "not join_wait", lambda t: changed_all(t, "run", provenance="imported")),
-        (
-            "waiting",
-            "no",
-            "no wait intervals",
-            lambda t: changed(
-                changed_all(t, "run", provenance="imported"),
-                "span",
-                lambda rows: [row for row in rows if row["kind"] not in WAITS],
-            ),
+METER = {"source": "model", "device": "cpu", "before_ns": 1, "after_ns": 2}
+
+CASES: list[tuple[str, str, str, Callable[[Tables], Tables]]] = [
+    ("waiting", "yes", "recorder was on", lambda t: t),
+    ("waiting", "no", "probes were off", lambda t: changed_all(t, "run", probes="off")),
+    ("waiting", "partly", "not join_wait", lambda t: changed_all(t, "run", provenance="imported")),
+    (
+        "waiting",
+        "no",
+        "no wait intervals",
+        lambda t: changed(
+            changed_all(t, "run", provenance="imported"),
+            "span",
+            lambda rows: [row for row in rows if row["kind"] not in WAITS],
         ),
-        ("service", "no", "probes were off", lambda t: changed_all(t, "run", probes="off")),
-        ("service", "partly", "reached a service", lambda t: changed_all(t, "run", provenance="imported")),
-        ("bytes", "no", "state their size", lambda t: changed_all(t, "chunk", bytes=None)),
-        (
-            "bytes",
-            "partly",
-            "state their size",
-            lambda t: changed(t, "chunk", lambda r: [r[0] | {"bytes": None}, *r[1:]]),
-        ),
-        ("playback", "no", "samples at the client", lambda t: changed_all(t, "chunk", samples=None)),
-        ("critical-path", "no", "consumer", lambda t: changed_all(t, "chunk", consumer_span=None)),
-        ("critical-path", "no", "0 of", lambda t: changed_all(t, "span", cause_span=None)),
-        ("batching", "no", "state their limit", lambda t: changed_all(t, "batch", limit=None)),
-        ("quality", "no", "not measured", lambda t: t),
-        ("quality", "yes", "were measured", lambda t: changed_all(t, "outcome", quality=0.1, quality_metric="wer")),
-        ("fairness", "no", "names no isolated run", lambda t: t),
-        ("fairness", "no", "not in this store", lambda t: changed_all(t, "run", isolated_run="alone")),
-        ("fairness", "yes", "isolated time", lambda t: changed_all(t, "run", isolated_run="random")),
-        ("cancel", "yes", "cancels", lambda t: t),
-        ("cancel", "partly", "no state objects", lambda t: {k: v for k, v in t.items() if k != "object"}),
-        ("cancel", "no", "nothing was cancelled", lambda t: changed_all(t, "outcome", cancel_ns=None)),
-        ("probes", "yes", "calibrated", lambda t: t),
-        ("probes", "partly", "7 rows were lost", lambda t: changed_all(t, "run", events_lost=7)),
-        ("probes", "no", "not calibrated", lambda t: changed_all(t, "run", probe_ns_per_event=None)),
-        ("objectives", "no", "no objectives", lambda t: {k: v for k, v in t.items() if k != "slo"}),
-        ("device", "yes", "device times", lambda t: changed_all(t, "batch", device_start_ns=1, device_end_ns=2)),
-        ("energy", "no", "modeled only", lambda t: changed(t, "energy", lambda _: [METER | {"modeled_mj": 5}])),
-        ("energy", "no", "0 of 1", lambda t: changed(t, "energy", lambda _: [METER | {"source": "nvml"}])),
-        ("state", "yes", "state object events", lambda t: t),
-        ("decisions", "no", "no decisions", lambda t: t),
-    ],
-)
-def test_answers_say_what_is_missing(question: str, state: str, reason: str, damage) -> None:
-    report = judged(damage(BASES["linear"]))
-    (answer,) = (answer for answer in report.answers if answer.question == question)
+    ),
+    ("service", "no", "probes were off", lambda t: changed_all(t, "run", probes="off")),
+    ("service", "partly", "reached a service", lambda t: changed_all(t, "run", provenance="imported")),
+    ("bytes", "no", "state their size", lambda t: changed_all(t, "chunk", bytes=None)),
+    (
+        "bytes",
+        "partly",
+        "state their size",
+        lambda t: changed(t, "chunk", lambda r: [r[0] | {"bytes": None}, *r[1:]]),
+    ),
+    ("playback", "no", "samples at the client", lambda t: changed_all(t, "chunk", samples=None)),
+    ("critical-path", "no", "consumer", lambda t: changed_all(t, "chunk", consumer_span=None)),
+    ("critical-path", "no", "0 of", lambda t: changed_all(t, "span", cause_span=None)),
+    ("batching", "no", "state their limit", lambda t: changed_all(t, "batch", limit=None)),
+    ("quality", "no", "not measured", lambda t: t),
+    ("quality", "yes", "were measured", lambda t: changed_all(t, "outcome", quality=0.1, quality_metric="wer")),
+    ("fairness", "no", "names no isolated run", lambda t: t),
+    ("fairness", "no", "not in this store", lambda t: changed_all(t, "run", isolated_run="alone")),
+    (
+        "fairness",
+        "yes",
+        "isolated time",
+        lambda t: changed(t, "run", lambda rows: [row | {"isolated_run": row["label"]} for row in rows]),
+    ),
+    ("cancel", "yes", "cancels", lambda t: t),
+    ("cancel", "partly", "no state objects", lambda t: {k: v for k, v in t.items() if k != "object"}),
+    ("cancel", "no", "nothing was cancelled", lambda t: changed_all(t, "outcome", cancel_ns=None)),
+    ("probes", "yes", "calibrated", lambda t: t),
+    ("probes", "partly", "7 rows were lost", lambda t: changed_all(t, "run", events_lost=7)),
+    ("probes", "no", "not calibrated", lambda t: changed_all(t, "run", probe_ns_per_event=None)),
+    ("objectives", "no", "no objectives", lambda t: {k: v for k, v in t.items() if k != "slo"}),
+    ("device", "yes", "device times", lambda t: changed_all(t, "batch", device_start_ns=1, device_end_ns=2)),
+    ("energy", "no", "modeled only", lambda t: changed(t, "energy", lambda _: [METER | {"modeled_mj": 5}])),
+    ("energy", "no", "0 of 1", lambda t: changed(t, "energy", lambda _: [METER | {"source": "nvml"}])),
+    ("state", "yes", "state object events", lambda t: t),
+    ("decisions", "no", "no decisions", lambda t: t),
+]
+
+
+@pytest.fixture(scope="module")
+def answered() -> Report:
+    """All cases as runs of one store; the label is the number of the case."""
+    runs = [damage(changed_all(BASES["linear"], "run", label=str(number))) for number, (*_, damage) in enumerate(CASES)]
+    with store.load_tables(runs) as con:
+        return validate(con)
+
+
+@pytest.mark.parametrize("number", range(len(CASES)), ids=[f"{case[0]}-{case[1]}-{case[2]}" for case in CASES])
+def test_answers_say_what_is_missing(number: int, answered: Report) -> None:
+    question, state, reason, _ = CASES[number]
+    (answer,) = (answer for answer in answered.answers if (answer.run, answer.question) == (str(number), question))
     assert answer.state == state
     assert reason in answer.reason
-
-
-METER = {"source": "model", "device": "cpu", "before_ns": 1, "after_ns": 2}

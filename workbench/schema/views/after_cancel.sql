@@ -1,6 +1,8 @@
--- definition: what a cancelled request still cost: service after the cancel (a launch in full for each member), services that began
---   after it, and bytes held at the moment of the cancel by its state objects and by its chunks in flight.
--- unit: ns; counts; bytes, NULL where a size is not known or the run records no objects; all NULL when probes were off
+-- definition: what a cancelled request still cost: service after the cancel (a launch in full for each member),
+--   services that began after it, and bytes held at the moment of the cancel by its state objects and by its chunks
+--   in flight.
+-- unit: ns; counts; bytes, NULL where a size is not known or the run records no objects; all NULL when probes were
+--   off
 -- denominator: requests with a cancel
 -- source: agenda G2, no unseen computation after cancel
 WITH cancelled AS (

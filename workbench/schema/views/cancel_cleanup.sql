@@ -1,5 +1,5 @@
--- definition: time from the client's cancel to the last trace of work on the request: end of a span, arrival or take-over of a chunk,
---   credit or object event. 0 when nothing came after.
+-- definition: time from the client's cancel to the last trace of work on the request: end of a span, arrival or
+--   take-over of a chunk, credit or object event. 0 when nothing came after.
 -- unit: ns; NULL when probes were off, so that work would have left no trace
 -- denominator: requests with a cancel
 -- source: agenda G2, cancel clean-up time

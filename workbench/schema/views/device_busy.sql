@@ -1,7 +1,8 @@
--- definition: share of the measured window in which a device ran, by its own clock: union of [device_start_ns, device_end_ns] of the
---   launches of all stages placed on it, cut to the window.
+-- definition: share of the measured window in which a device ran, by its own clock: union of [device_start_ns,
+--   device_end_ns] of the launches of all stages placed on it, cut to the window.
 -- unit: ns; shares of the window
--- denominator: every device named in table stage, the client's excepted; NULL, with the reason, unless each launch was timed
+-- denominator: every device named in table stage, the client's excepted; NULL, with the reason, unless each launch
+--   was timed
 -- source: agenda, GPU busy and idle
 WITH placed AS (
     SELECT DISTINCT run, device

@@ -1,5 +1,5 @@
--- definition: hand-overs of a request on an edge: time from sent to received, added over chunks that arrived (chunks may be under way
---   at once), and what was sent.
+-- definition: hand-overs of a request on an edge: time from sent to received, added over chunks that arrived (chunks
+--   may be under way at once), and what was sent.
 -- unit: ns; bytes, NULL where the size of any chunk is not known; chunks and received count rows
 -- denominator: (request, edge) pairs with a chunk, over all attempts, discarded chunks included
 -- source: trace contract, table chunk

@@ -1,14 +1,15 @@
--- definition: energy between the first and the last reading of a counter. Modeled energy has its own column and never fills the
---   measured one. Counters move every 10 to 100 ms, so that fewer than 10 updates are no measurement.
+-- definition: energy between the first and the last reading of a counter. Modeled energy has its own column and never
+--   fills the measured one. Counters move every 10 to 100 ms, so that fewer than 10 updates are no measurement.
 -- unit: mJ; ns; updates counts different counter values
 -- denominator: one row per run and counter, and one for a run without any; NULL with the reason
 -- source: counter rules of the energy section of the statistics contract
 WITH reading AS (
     SELECT run, source, device, before_ns, after_ns, counter_mj, modeled_mj,
-           counter_mj < lag(counter_mj IGNORE NULLS) OVER (PARTITION BY run, source, device ORDER BY before_ns) AS is_wrapped
+           counter_mj < lag(counter_mj IGNORE NULLS) OVER counter AS is_wrapped
     FROM energy
+    WINDOW counter AS (PARTITION BY run, source, device ORDER BY before_ns)
 ),
-counter AS (
+total AS (
     SELECT run, source, device, min(before_ns) AS from_ns, max(after_ns) AS to_ns, count(counter_mj) AS readings,
            count(DISTINCT counter_mj) AS updates, coalesce(bool_or(is_wrapped), false) AS is_wrapped,
            max(counter_mj) - min(counter_mj) AS energy_mj, max(modeled_mj) - min(modeled_mj) AS modeled_mj
@@ -21,7 +22,7 @@ judged AS (
                    WHEN is_wrapped THEN 'the counter ran backwards or wrapped'
                    WHEN updates < 10 THEN 'fewer than 10 counter updates'
               END AS reason
-    FROM counter
+    FROM total
 )
 SELECT u.run, j.source, j.device, CASE WHEN j.reason IS NULL THEN j.energy_mj END AS energy_mj, j.modeled_mj,
        j.from_ns, j.to_ns, j.updates,

@@ -1,11 +1,12 @@
--- definition: whether a request ended ok, met every objective of its class and its own deadlines. An objective whose metric has no
---   value cannot be shown to be met: the request is not good, and is_unknown if that is all that speaks against it.
+-- definition: whether a request ended ok, met every objective of its class and its own deadlines. An objective whose
+--   metric has no value cannot be shown to be met: the request is not good, and is_unknown if that is all that speaks
+--   against it.
 -- unit: boolean
 -- denominator: all requests, failed ones included
 -- source: goodput = requests meeting all SLOs and the quality gate; the gate is an objective on metric quality
 WITH judged AS (
     SELECT r.run, r.request,
-           bool_or(m.value > s.limit_value) AS is_missed,
+           coalesce(bool_or(m.value > s.limit_value), false) AS is_missed,
            bool_or(s.metric IS NOT NULL AND m.value IS NULL) AS is_open
     FROM request AS r
     LEFT JOIN slo AS s ON s.run = r.run AND s.class = r.class
@@ -21,8 +22,8 @@ late AS (
     LEFT JOIN jct AS j ON j.run = r.run AND j.request = r.request
 )
 SELECT r.run, r.request, r.class, r.tenant,
-       o.status IS NOT DISTINCT FROM 'ok' AND NOT l.is_late AND NOT coalesce(g.is_missed, false) AND NOT g.is_open AS is_good,
-       o.status IS NOT DISTINCT FROM 'ok' AND NOT l.is_late AND NOT coalesce(g.is_missed, false) AND g.is_open AS is_unknown
+       NOT g.is_open AND coalesce(o.status = 'ok' AND NOT l.is_late AND NOT g.is_missed, false) AS is_good,
+       g.is_open AND coalesce(o.status = 'ok' AND NOT l.is_late AND NOT g.is_missed, false) AS is_unknown
 FROM request AS r
 JOIN judged AS g ON g.run = r.run AND g.request = r.request
 JOIN late AS l ON l.run = r.run AND l.request = r.request

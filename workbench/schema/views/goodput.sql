@@ -1,5 +1,5 @@
--- definition: good requests (see good_request) per second of the measured window. quality_gated says whether every class has an
---   objective on quality: without one the number is throughput under deadlines and ranks nothing.
+-- definition: good requests (see good_request) per second of the measured window. quality_gated says whether every
+--   class has an objective on quality: without one the number is throughput under deadlines and ranks nothing.
 -- unit: 1/s; counts; share
 -- denominator: all scheduled requests
 -- source: goodput = requests meeting all SLOs and the quality gate per wall time

@@ -1,20 +1,16 @@
--- definition: largest bytes and chunks in flight per edge, and, with edge NULL, over all edges together at one moment.
+-- definition: largest bytes and chunks in flight per edge, and, with edge NULL, over all edges together at one
+--   moment.
 -- unit: bytes, NULL where the size of any chunk is not known; chunks
 -- denominator: edges with a chunk
 -- source: agenda G2, high-water memory
 WITH together AS (
-    SELECT run, at_ns, sum(chunks) AS chunks,
-           CASE WHEN count(bytes) = count(*) THEN sum(bytes) END AS bytes
+    SELECT run, sum(bytes) OVER moment AS bytes, sum(chunks) OVER moment AS chunks
     FROM in_flight_step
-    GROUP BY run, at_ns
-),
-total AS (
-    SELECT run, sum(bytes) OVER (PARTITION BY run ORDER BY at_ns) AS bytes,
-           sum(chunks) OVER (PARTITION BY run ORDER BY at_ns) AS chunks
-    FROM together
+    WINDOW moment AS (PARTITION BY run ORDER BY at_ns ROWS UNBOUNDED PRECEDING)
+    QUALIFY lead(at_ns) OVER moment IS DISTINCT FROM at_ns
 ),
 known AS (
-    SELECT run, bool_and(bytes IS NOT NULL) AS is_known
+    SELECT run, count(bytes) = count(*) AS is_known
     FROM in_flight_step
     GROUP BY run
 )
@@ -23,6 +19,6 @@ FROM in_flight_bytes
 GROUP BY run, edge
 UNION ALL
 SELECT t.run, NULL::edge_name, CASE WHEN any_value(k.is_known) THEN max(t.bytes)::BIGINT END, max(t.chunks)::BIGINT
-FROM total AS t
+FROM together AS t
 JOIN known AS k ON k.run = t.run
 GROUP BY t.run

@@ -1,7 +1,7 @@
--- definition: changes of what is in flight on an edge. A chunk is in flight from emitted_ns, when its producer had it, until taken_ns.
---   A discarded chunk has no such moment: it counts until its request's end, or the run's, an upper bound.
+-- definition: what enters and leaves an edge. A chunk is in flight from emitted_ns, when its producer had it, until
+--   taken_ns. A discarded chunk has no such moment: it counts until its request's end, or the run's, an upper bound.
 -- unit: bytes, NULL on edges where the size of any chunk is not known; chunks
--- denominator: all chunks
+-- denominator: two rows per chunk
 -- source: agenda, B(t)
 WITH flight AS (
     SELECT c.run, c.edge, c.bytes, c.emitted_ns,
@@ -23,10 +23,6 @@ step AS (
     UNION ALL
     SELECT run, edge, landed_ns AS at_ns, -bytes, -1 AS chunks FROM flight
 )
-SELECT s.run, s.edge, s.at_ns,
-       CASE WHEN any_value(z.is_known) THEN sum(s.bytes)::BIGINT END AS bytes,
-       sum(s.chunks)::BIGINT AS chunks
+SELECT s.run, s.edge, s.at_ns, CASE WHEN z.is_known THEN s.bytes END AS bytes, s.chunks
 FROM step AS s
 JOIN sized AS z ON z.run = s.run AND z.edge = s.edge
-GROUP BY s.run, s.edge, s.at_ns
-HAVING sum(s.bytes) <> 0 OR sum(s.chunks) <> 0

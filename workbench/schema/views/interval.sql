@@ -1,6 +1,6 @@
--- definition: every interval of a run under one id space: span rows as they are, and each chunk as a transfer (deliver, when
---   the edge ends at a client) from sent_ns to received_ns. A chunk's stage is the one that sent it, its cause the service
---   that made it; edge is NULL for spans; end_ns is NULL for a chunk that never arrived.
+-- definition: every interval of a run under one id space: span rows as they are, and each chunk as a transfer
+--   (deliver, when the edge ends at a client) from sent_ns to received_ns. A chunk's stage is the one that sent it,
+--   its cause the service that made it; edge is NULL for spans; end_ns is NULL for a chunk that never arrived.
 -- unit: ns on the run's reference clock
 -- denominator: all rows of span and chunk
 -- source: trace contract, table chunk

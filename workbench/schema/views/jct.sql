@@ -1,5 +1,5 @@
--- definition: job completion time: scheduled arrival to the arrival of the last final chunk over all client edges. Where a trace
---   has no such chunk row (an import), outcome.end_ns stands in.
+-- definition: job completion time: scheduled arrival to the arrival of the last final chunk over all client edges.
+--   Where a trace has no such chunk row (an import), outcome.end_ns stands in.
 -- unit: ns
 -- denominator: requests with status ok; the others have no completion time and stay in every other denominator
 -- source: agenda, term JCT

@@ -1,5 +1,6 @@
--- definition: spread of (gap between the arrivals of two successive media chunks - playing time of the first of them): its
---   interquartile range and 99th percentile, both by linear interpolation. A positive value is a late chunk.
+-- definition: spread of (gap between the arrivals of two successive media chunks - playing time of the first of
+--   them): its interquartile range and 99th percentile, both by linear interpolation. A positive value is a late
+--   chunk.
 -- unit: ns; gaps counts the differences
 -- denominator: requests with at least two media chunks on one client edge
 -- source: agenda, term jitter

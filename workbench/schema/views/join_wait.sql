@@ -1,5 +1,6 @@
--- definition: slack of a branch at a join: arrival of the last branch minus arrival of this one, over all tasks that needed chunks
---   of several branches (edges, or companion requests). 0 for the branch that came last. It is not time on the critical path.
+-- definition: slack of a branch at a join: arrival of the last branch minus arrival of this one, over all tasks that
+--   needed chunks of several branches (edges, or companion requests). 0 for the branch that came last. It is not time
+--   on the critical path.
 -- unit: ns; joins counts tasks
 -- denominator: branches of tasks that joined at least two, from chunks with a known consumer
 -- source: agenda G1, join wait

@@ -1,5 +1,5 @@
--- definition: pieces of work that held a replica: the service and preprocess spans of one batch together, or one span without a
---   batch. first_span is the lowest span id among the members.
+-- definition: pieces of work that held a replica: the service and preprocess spans of one batch together, or one span
+--   without a batch. first_span is the lowest span id among the members.
 -- unit: ns; members counts spans
 -- denominator: all service and preprocess spans
 -- source: trace contract, table batch

@@ -1,5 +1,6 @@
--- definition: age of the task that has waited longest at a stage (queue, batch_wait, credit_stall), as the corners of a sawtooth: it
---   grows by 1 ns per ns between rows. Where it drops there are two rows of one at_ns, the larger value first in time.
+-- definition: age of the task that has waited longest at a stage (queue, batch_wait, credit_stall), as the corners of
+--   a sawtooth: it grows by 1 ns per ns between rows. Where it drops there are two rows of one at_ns, the larger
+--   value first in time.
 -- unit: ns
 -- denominator: stages with at least one such wait
 -- source: agenda step 1, oldest wait; a task is the oldest only while no earlier one outlives it

@@ -1,5 +1,5 @@
--- definition: chunks that a client took over, in any epoch. consumable: it carries sound, or, on an edge that is not audio,
---   units; a chunk of a codec prefix without samples is neither. duration_ns: playing time of its samples.
+-- definition: chunks that a client took over, in any epoch. consumable: it carries sound, or, on an edge that is not
+--   audio, units; a chunk of a codec prefix without samples is neither. duration_ns: playing time of its samples.
 -- unit: ns
 -- denominator: chunks received and taken on edges whose target has role client
 -- source: agenda, term TTFO; chunk contract

@@ -1,5 +1,6 @@
--- definition: what recording cost by calibration: rows taken times calibrated cost of one. jct_share sets it against the completion
---   times of all requests that ended ok; paired runs with probes on and off are the other half of the statement.
+-- definition: what recording cost by calibration: rows taken times calibrated cost of one. jct_share sets it against
+--   the completion times of all requests that ended ok; paired runs with probes on and off are the other half of the
+--   statement.
 -- unit: ns; share; events counts rows
 -- denominator: all scheduled requests for cost_per_request_ns; NULL without calibration
 -- source: overhead statement of every run

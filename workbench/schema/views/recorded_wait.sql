@@ -1,5 +1,5 @@
--- definition: kinds of wait whose absence means zero: the run's own recorder was on, or the trace holds at least one row of the
---   kind. For any other (run, kind) no row means not known.
+-- definition: kinds of wait whose absence means zero: the run's own recorder was on, or the trace holds at least one
+--   row of the kind. For any other (run, kind) no row means not known.
 -- unit: none
 -- denominator: (run, wait kind) pairs that a run can speak about
 -- source: trace contract, unknown is not zero

@@ -1,4 +1,5 @@
--- definition: share of the measured window in which a replica worked: union of its launches, cut to [first_ns, last_ns] of the run.
+-- definition: share of the measured window in which a replica worked: union of its launches, cut to [first_ns,
+--   last_ns] of the run.
 -- unit: ns; shares of the window
 -- denominator: every replica declared in table stage, the client excepted; NULL where the run holds no service spans
 -- source: agenda, GPU idle; busy here is the host's view of the replica, device_busy the device's own

@@ -1,4 +1,5 @@
--- definition: the metrics of request_metrics that an objective can name, one row per request and metric, with NULL values.
+-- definition: the metrics of request_metrics that an objective can name, one row per request and metric, with NULL
+--   values.
 -- unit: that of the metric: ns for times, seconds per second, ratio, or the quality measure's own
 -- denominator: all requests, failed ones included
 -- source: trace contract, table slo

@@ -1,5 +1,6 @@
 -- definition: one row per request with every per-request metric, each defined by the view of its name.
--- unit: ns for *_ns, seconds for *_s, ratios for rtf, jct_per_audio_s and slowdown; NULL = not known or did not happen
+-- unit: ns for *_ns, seconds for *_s, ratios for rtf, jct_per_audio_s and slowdown; NULL = not known or did not
+--   happen
 -- denominator: all requests, failed ones included
 -- source: agenda, the model
 WITH waited AS (

@@ -1,5 +1,5 @@
--- definition: real-time factor from first audio: (last - first arrival of a chunk with samples) / audio seconds. 0 for sound in one
---   chunk. Not the ratio from arrival: that is jct_per_audio_s.
+-- definition: real-time factor from first audio: (last - first arrival of a chunk with samples) / audio seconds. 0
+--   for sound in one chunk. Not the ratio from arrival: that is jct_per_audio_s.
 -- unit: seconds per second
 -- denominator: requests that got sound, however they ended
 -- source: RTF as proposed in vLLM-Omni RFC 3545

@@ -1,6 +1,6 @@
--- definition: capacity of a stage: service_per_s (mu_v) = requests per second of busy time, times replicas; arrival_per_s (lambda_v)
---   = the same requests over the measured window; load = their ratio. load < 1 at every stage is necessary, not sufficient,
---   for a stable system when stages share a device.
+-- definition: capacity of a stage: service_per_s (mu_v) = requests per second of busy time, times replicas;
+--   arrival_per_s (lambda_v) = the same requests over the measured window; load = their ratio. load < 1 at every
+--   stage is necessary, not sufficient, for a stable system when stages share a device.
 -- unit: 1/s; ns; counts
 -- denominator: stages with service or preprocess spans, failed requests included
 -- source: agenda, lambda_v < mu_v

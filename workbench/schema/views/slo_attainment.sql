@@ -1,6 +1,6 @@
--- definition: share of scheduled requests of a class whose metric is within its limit. A request without the value did not meet
---   it; unknown counts those of them that ended ok, so that attainment + unknown / requests is the upper bound. A request may
---   meet a first-output objective and fail later.
+-- definition: share of scheduled requests of a class whose metric is within its limit. A request without the value
+--   did not meet it; unknown counts those of them that ended ok, so that attainment + unknown / requests is the upper
+--   bound. A request may meet a first-output objective and fail later.
 -- unit: share; requests, met and unknown count
 -- denominator: all scheduled requests of the class; NULL when nothing at all is known about the metric
 -- source: agenda, SLO attainment

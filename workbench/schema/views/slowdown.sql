@@ -1,5 +1,5 @@
--- definition: job completion time over the mean completion time of the same content in the run's isolated run, in which requests
---   ran one at a time. 1 = undisturbed.
+-- definition: job completion time over the mean completion time of the same content in the run's isolated run, in
+--   which requests ran one at a time. 1 = undisturbed.
 -- unit: ratio
 -- denominator: requests with status ok whose content key occurs, with status ok, in run.isolated_run
 -- source: agenda G7, slowdown = T_shared / T_alone

@@ -1,6 +1,6 @@
--- definition: time from entering a stage to leaving it: queue, service and waiting for input together. A recorded residency span
---   wins; else first input, wait or work to last wait or work, per attempt. Residencies of stages that stream overlap, so
---   they are never added up: not over stages, attempts or requests.
+-- definition: time from entering a stage to leaving it: queue, service and waiting for input together. A recorded
+--   residency span wins; else first input, wait or work to last wait or work, per attempt. Residencies of stages that
+--   stream overlap, so they are never added up: not over stages, attempts or requests.
 -- unit: ns
 -- denominator: (request, stage, attempt) triples seen at the stage
 -- source: agenda, term residency

@@ -1,5 +1,5 @@
--- definition: S_v: time a stage worked on the request: service and preprocess spans over all tasks and attempts. A launch counts in
---   full for each of its members, so that the sum over requests is not the busy time of a replica.
+-- definition: S_v: time a stage worked on the request: service and preprocess spans over all tasks and attempts. A
+--   launch counts in full for each of its members, so that the sum over requests is not the busy time of a replica.
 -- unit: ns; tasks counts spans
 -- denominator: (request, stage) pairs with work at the stage
 -- source: agenda, S_v

@@ -1,4 +1,5 @@
--- definition: W_v and S_v per stage: median, 95th percentile (linear interpolation) and mean (rounded down) over requests.
+-- definition: W_v and S_v per stage: median, 95th percentile (linear interpolation) and mean (rounded down) over
+--   requests.
 -- unit: ns; requests counts requests seen at the stage
 -- denominator: requests with a wait or work at the stage, whatever their end; waits over those whose waits are known
 -- source: agenda, W_v and S_v

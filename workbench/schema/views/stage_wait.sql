@@ -1,5 +1,6 @@
--- definition: W_v: time a request waited at a stage although the stage had, or could have had, its input; wait_ns adds the
---   recorded kinds queue, batch_wait, credit_stall and join_wait over all tasks and attempts of the request at the stage.
+-- definition: W_v: time a request waited at a stage although the stage had, or could have had, its input; wait_ns
+--   adds the recorded kinds queue, batch_wait, credit_stall and join_wait over all tasks and attempts of the request
+--   at the stage.
 -- unit: ns; NULL = the trace does not record this kind of wait
 -- denominator: (request, stage) pairs with a wait or work at the stage
 -- source: agenda, W_v
@@ -23,7 +24,8 @@ total AS (
     GROUP BY run, request, stage
 )
 SELECT t.run, t.request, t.stage,
-       CASE WHEN k.run IS NOT NULL THEN t.queue_ns + t.batch_wait_ns + t.credit_stall_ns + t.join_wait_ns END AS wait_ns,
+       CASE WHEN k.run IS NOT NULL THEN t.queue_ns + t.batch_wait_ns + t.credit_stall_ns + t.join_wait_ns END
+           AS wait_ns,
        CASE WHEN k.queue THEN t.queue_ns END AS queue_ns,
        CASE WHEN k.batch_wait THEN t.batch_wait_ns END AS batch_wait_ns,
        CASE WHEN k.credit_stall THEN t.credit_stall_ns END AS credit_stall_ns,

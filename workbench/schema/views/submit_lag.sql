@@ -1,5 +1,5 @@
--- definition: how late the load generator submitted: actual minus scheduled arrival. A run is void when its p99 exceeds the larger
---   of 5 ms and 1 % of the median latency.
+-- definition: how late the load generator submitted: actual minus scheduled arrival. A run is void when its p99
+--   exceeds the larger of 5 ms and 1 % of the median latency.
 -- unit: ns
 -- denominator: requests that were submitted
 -- source: open-loop load contract

@@ -1,5 +1,5 @@
--- definition: what each tenant got: good requests per second over its weight, and the mean of 1 / slowdown, in which a failed request
---   counts as 0 and one that the client cancelled not at all.
+-- definition: what each tenant got: good requests per second over its weight, and the mean of 1 / slowdown, in which
+--   a failed request counts as 0 and one that the client cancelled not at all.
 -- unit: 1/s per weight; ratio, NULL when the isolated time of any request that ended ok is not known
 -- denominator: all scheduled requests of the tenant
 -- source: agenda G7

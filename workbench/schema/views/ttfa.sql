@@ -1,5 +1,5 @@
--- definition: time to first audio: scheduled arrival to the first chunk with samples at the client. Where a run has no chunk rows
---   on client edges and all of those carry audio (an import), outcome.first_output_ns stands in.
+-- definition: time to first audio: scheduled arrival to the first chunk with samples at the client. Where a run has
+--   no chunk rows on client edges and all of those carry audio (an import), outcome.first_output_ns stands in.
 -- unit: ns
 -- denominator: requests that got sound, however they ended
 -- source: agenda, term TTFA

@@ -1,5 +1,5 @@
--- definition: time to first output: scheduled arrival to the first consumable chunk at the client, whatever its modality. Where a
---   trace has no such chunk row (an import), outcome.first_output_ns stands in.
+-- definition: time to first output: scheduled arrival to the first consumable chunk at the client, whatever its
+--   modality. Where a trace has no such chunk row (an import), outcome.first_output_ns stands in.
 -- unit: ns
 -- denominator: requests with a first output, however they ended
 -- source: agenda, term TTFO

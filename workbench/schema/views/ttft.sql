@@ -1,5 +1,5 @@
--- definition: time to first text: scheduled arrival to the first text chunk with units at the client (scope client), or to the
---   first text or tokens that an autoregressive stage handed on (scope stage), which no user saw.
+-- definition: time to first text: scheduled arrival to the first text chunk with units at the client (scope client),
+--   or to the first text or tokens that an autoregressive stage handed on (scope stage), which no user saw.
 -- unit: ns
 -- denominator: per scope, requests that produced text
 -- source: agenda, term TTFT

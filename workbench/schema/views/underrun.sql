@@ -1,6 +1,6 @@
--- definition: playback deficit of a real-time listener who starts at the first media chunk, without prebuffer: the largest
---   (arrival - moment the sound before it ran out), 0 if none was late. It equals the total silence a listener hears, and the
---   prebuffer that would have avoided it. underruns counts the silences.
+-- definition: playback deficit of a real-time listener who starts at the first media chunk, without prebuffer: the
+--   largest (arrival - moment the sound before it ran out), 0 if none was late. It equals the total silence a
+--   listener hears, and the prebuffer that would have avoided it. underruns counts the silences.
 -- unit: ns
 -- denominator: requests that got sound, per request the worst client edge
 -- source: agenda, term jitter; playhead starts at the first chunk

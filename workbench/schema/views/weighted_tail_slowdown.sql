@@ -1,8 +1,9 @@
--- definition: weighted quantiles of slowdown: the least s such that requests of slowdown <= s carry at least the share 0.5, 0.95 or
---   0.99 of the weight. A request that failed (error, rejected, timeout, unfinished) counts as infinitely slow.
+-- definition: weighted quantiles of slowdown: the least s such that requests of slowdown <= s carry at least the
+--   share 0.5, 0.95 or 0.99 of the weight. A request that failed (error, rejected, timeout, unfinished) counts as
+--   infinitely slow.
 -- unit: ratio; counts
--- denominator: scheduled requests except those the client cancelled (counted in cancelled) and those that ended ok without an
---   isolated time (counted in unknown); no row for a run without an isolated run
+-- denominator: scheduled requests except those the client cancelled (counted in cancelled) and those that ended ok
+--   without an isolated time (counted in unknown); no row for a run without an isolated run
 -- source: agenda, weighted tail slowdown
 WITH valued AS (
     SELECT r.run, r.request, o.status, round(r.weight * 1e6)::BIGINT AS weight,

@@ -659,6 +659,16 @@ def test_report_counts_all_and_shows_some() -> None:
     assert content["answers"][0]["views"] == ["ttfo", "ttft", "ttfa"]
 
 
+def test_text_of_many_runs_stays_short() -> None:
+    runs = [changed_all(worked_example(), "run", label=f"run {n}") for n in range(5)]
+    runs[3] = changed_all(runs[3], "batch", device_start_ns=1, device_end_ns=2)
+    with store.load_tables(runs) as con:
+        text = validate(con).text()
+    assert "  no     How busy are the devices? 4 of 5 runs, run 0: no device clock" in text
+    assert "  yes    How busy are the devices? 1 of 5 runs, run 3: all 14 launches have device times" in text
+    assert len(text.splitlines()) < 40
+
+
 def test_invalid_trace_says_so() -> None:
     rows = {name: to_rows(worked_example(), name) for name in TABLES}
     rows["outcome"].pop()
@@ -727,6 +737,8 @@ CASES: list[tuple[str, str, str, Callable[[Tables], Tables]]] = [
         "state their size",
         lambda t: changed(t, "chunk", lambda r: [r[0] | {"bytes": None}, *r[1:]]),
     ),
+    ("bytes", "partly", "client edges only", lambda t: changed_all(t, "run", probes="off")),
+    ("transfer", "partly", "client edges only", lambda t: changed_all(t, "run", probes="off")),
     ("playback", "no", "samples at the client", lambda t: changed_all(t, "chunk", samples=None)),
     ("critical-path", "no", "consumer", lambda t: changed_all(t, "chunk", consumer_span=None)),
     ("critical-path", "no", "0 of", lambda t: changed_all(t, "span", cause_span=None)),

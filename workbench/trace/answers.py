@@ -244,11 +244,16 @@ def _device(n: Counts) -> Verdict:
 
 
 def _transfer(n: Counts) -> Verdict:
-    return _share(n["arrived"], n["chunks"], "chunks", "arrived")
+    return _client_only(n, _share(n["arrived"], n["chunks"], "chunks", "arrived"))
 
 
 def _bytes(n: Counts) -> Verdict:
-    return _share(n["sized"], n["chunks"], "chunks", "state their size")
+    return _client_only(n, _share(n["sized"], n["chunks"], "chunks", "state their size"))
+
+
+def _client_only(n: Counts, verdict: Verdict) -> Verdict:
+    """Without probes there are chunks, but only those that the client wrote."""
+    return verdict if n["has_probes"] or verdict[0] == "no" else ("partly", "probes were off: client edges only")
 
 
 def _joins(n: Counts) -> Verdict:

@@ -86,21 +86,25 @@ class Report:
         } | asdict(self)
 
     def text(self, *, shown_rows: int = 5) -> str:
-        """The report for a terminal: broken rules first, then what the trace can and cannot answer."""
+        """The report for a terminal: broken rules, then what can be answered, of many runs with one as example."""
         verdict = "valid" if self.is_valid else "NOT valid"
         lines = [
             f"{', '.join(self.runs)}: {verdict}, {self.rules} rules, {self.errors} errors, {self.warnings} warnings"
         ]
         for finding in self.findings:
             lines.append(f"  {finding.severity} {finding.rule}: {finding.count} rows ({finding.holds})")
-            lines += [f"    {row.run} {row.table} {row.key}: {row.value}" for row in finding.rows[:shown_rows]]
+            lines += [f"    {row.run}, {row.key}: {row.value}" for row in finding.rows[:shown_rows]]
             if finding.count > shown_rows:
                 lines.append(f"    ... and {finding.count - min(shown_rows, len(finding.rows))} more")
-        for run in self.runs:
-            lines.append(f"{run} can answer")
-            lines += [
-                f"  {answer.state:<6} {answer.text} {answer.reason}" for answer in self.answers if answer.run == run
-            ]
+        lines.append("What can be answered:")
+        questions: dict[tuple[str, str, str], list[Answer]] = {}
+        for answer in self.answers:
+            questions.setdefault((answer.question, answer.text, answer.state), []).append(answer)
+        order = list(dict.fromkeys(answer.question for answer in self.answers))
+        for (_, text, state), same in sorted(questions.items(), key=lambda item: order.index(item[0][0])):
+            first = same[0]
+            some = "" if len(self.runs) == 1 else f"{len(same)} of {len(self.runs)} runs, {first.run}: "
+            lines.append(f"  {state:<6} {text} {some}{first.reason}")
         return "\n".join(lines)
 
 

@@ -59,7 +59,7 @@ test: lint ## setup 1 min; < 10 min | ruff, mypy and the test suite; the first r
 	@$(VENV) -m pytest -n $(JOBS) --dist loadfile $(if $(SKIPS),--allowed-skips=$(SKIPS)) $(PYTEST_ARGS)
 
 lab: $(BASE) ## 5 s to start | JupyterLab on the notebooks
-	@$(VENV) -m jupyterlab --notebook-dir=notebooks
+	@$(VENV) -m jupyterlab --notebook-dir=notebooks --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate
 
 smoke: $(BASE) ## < 1 min | every notebook on a tiny input
 	@$(VENV) -m workbench smoke

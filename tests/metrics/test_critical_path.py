@@ -254,6 +254,16 @@ def test_a_timer_explains_a_wait_without_a_span():
     assert shown(tables)[0] == ("ev", "batch_wait", 0, 10)
 
 
+def test_a_credit_that_came_back_with_the_start_of_a_service_explains_a_stall():
+    at, taker = ORIGIN_NS + 10 * MS_NS, {"stage": "t", "request": BLOCKS_THINKER}
+    tables = edited(worked_example(), "span", taker, start_ns=at, batch=None)
+    span = next(row["span"] for row in tables["span"].to_pylist() if taker.items() <= row.items())
+    wait = {"kind": "queue", "stage": "ev"}
+    tables = edited(tables, "span", wait, kind="credit_stall", cause="credit", cause_span=span)
+    assert shown(tables)[0] == ("ev", "credit_stall", 0, 10)
+    assert ("ev", "unattributed", 0, 10) in shown(edited(tables, "span", {"kind": "credit_stall"}, cause="resource"))
+
+
 def test_the_lag_after_the_latest_cause_is_the_hosts():
     tables = edited(worked_example(), "span", {"kind": "queue", "stage": "ev"}, end_ns=ORIGIN_NS + 7 * MS_NS)
     blocker = {"stage": "ev", "request": BLOCKS_VISION}

@@ -108,6 +108,13 @@ def test_a_companion_request_belongs_to_the_family_of_its_parent():
     assert graph.requests.family.tolist() == [0, 1, 1]
 
 
+def test_a_broken_companion_excludes_the_whole_family():
+    tables = edited(worked_example(), "request", {"request": 9}, parent_request=REQUEST)
+    graph = graph_of(edited(tables, "chunk", {"request": 9}, received_ns=ORIGIN_NS - 9 * MS_NS))
+    assert graph.violations.select("code", "request").rows() == [("negative-lag", 9)]
+    assert graph.excluded.tolist() == [True, False, True]
+
+
 def test_parents_in_a_circle_are_refused():
     tables = edited(worked_example(), "request", {"request": 9}, parent_request=8)
     with pytest.raises(DataIntegrityError, match="its own ancestor"):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import duckdb
 import numpy as np
 import polars as pl
 
@@ -15,6 +15,9 @@ from workbench.metrics.dependencies import Dependencies, Replicas, check, collec
 from workbench.metrics.tables import COLUMNS, Bools, Ints, named
 from workbench.metrics.waits import Chains, Links, Waits, read_waits
 from workbench.schema.enums import OUTCOME_STATUS, SPAN_KIND
+
+if TYPE_CHECKING:
+    import duckdb
 
 TERMINALS = ("first", "job")
 

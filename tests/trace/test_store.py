@@ -410,7 +410,7 @@ def test_too_many_names(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_two_runs_of_one_label(folders: list[Path], tmp_path: Path) -> None:
     other = write_folder(labelled("b", simulate(JOIN, ARRIVALS, seed=2)), tmp_path / "other")
-    with pytest.raises(UsageError, match="2 runs labelled 'b'"):
+    with pytest.raises(DataIntegrityError, match=r"other.*different labels, found label 'b' in .*raw"):
         store.build([*folders, other], tmp_path / "runs.duckdb")
 
 

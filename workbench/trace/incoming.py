@@ -73,12 +73,17 @@ def read_folders(folders: Sequence[str | os.PathLike[str]], max_rows: int) -> li
 
 def distinct(runs: list[IncomingRun]) -> list[IncomingRun]:
     """The runs, or an error if two of them would be one in the store."""
-    labels = [run.label for run in runs]
-    for label in labels:
-        if labels.count(label) > 1:
-            raise UsageError(
-                "runs with different labels", f"{labels.count(label)} runs labelled {label!r}", fix="Load one of them."
+    places: dict[str, str] = {}
+    for run in runs:
+        where = run.rows["run"].where
+        if run.label in places:
+            raise DataIntegrityError(
+                "runs with different labels",
+                f"label {shown(run.label)} in {places[run.label]} too",
+                where=where,
+                fix="Load one of them.",
             )
+        places[run.label] = where
     return runs
 
 

@@ -77,9 +77,10 @@ def build(
     Raises
     ------
     DataIntegrityError
-        A folder, file, column or value does not match its manifest or the contract. Nothing is left behind.
+        A folder, file, column or value does not match its manifest or the contract, or two runs have one label. Nothing
+        is left behind.
     UsageError
-        No folders, two runs of one name, or `path` is something else than a store.
+        No folders, or `path` is something else than a store.
     """
     path = _usable(path)
     runs = read_folders(folders, max_rows)

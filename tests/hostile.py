@@ -13,8 +13,8 @@ from workbench.units import MS_NS
 
 SCRIPT = '</script><script>alert(1)</script><img src=x onerror="alert(2)">'
 ESCAPES = "\x1b[31mred\x07\r\n\u202eevil"
-LABEL = f'run"{SCRIPT}'
-STAGE = f"talker'{SCRIPT}"
+LABEL = f'run"{SCRIPT}{ESCAPES}'
+STAGE = f"talker'{SCRIPT}{ESCAPES}"
 
 
 def hostile_run() -> Tables:

@@ -289,7 +289,8 @@ def test_validate_goes_on_after_damage_and_says_the_worst(
 
 def test_hostile_runs_do_not_steer_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = write_folder(changed(hostile.hostile_run(), "span", lambda rows: [*rows, rows[-1]]), tmp_path / "run")
-    for words in (("validate", run), ("profile", run)):
+    store.build([run, write_folder(worked_example(), tmp_path / "other")], tmp_path / "both.duckdb")
+    for words in (("validate", run), ("profile", run), ("profile", tmp_path / "both.duckdb")):
         _, out, err = called(capsys, *words)
         assert "\x1b" not in out + err
         assert "\x07" not in out + err

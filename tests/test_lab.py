@@ -10,6 +10,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 import torch
@@ -190,7 +191,6 @@ def test_sql_answers_with_parameters(example: Run) -> None:
     query = "SELECT span FROM span WHERE kind = $kind ORDER BY span"
     assert example.sql(query, {"kind": "queue"}).height == 2
     assert example.sql("DESCRIBE span").height > 10
-    assert example.sql("EXPLAIN SELECT 1").height > 0
 
 
 @pytest.mark.parametrize(
@@ -204,6 +204,8 @@ def test_sql_answers_with_parameters(example: Run) -> None:
         "ATTACH 'other.duckdb'",
         "SET threads = 1",
         "PRAGMA database_list",
+        "EXPLAIN ANALYZE INSERT INTO span SELECT * FROM span",
+        "WITH gone AS (DELETE FROM span RETURNING *) SELECT * FROM gone",
         "SELECT 1; SELECT 2",
         "SELECT 1; DROP TABLE span",
         "",
@@ -214,8 +216,9 @@ def test_sql_only_reads(mixed: Path, query: str, tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     before = hashlib.sha256(mixed.read_bytes()).hexdigest()
     run = workbench.open(mixed, run="left")
-    with pytest.raises(UsageError, match="expected one query that only reads"):
+    with pytest.raises(UsageError, match=r"one query that only reads|a query that DuckDB can answer"):
         run.sql(query)
+    assert run.sql("SELECT count(*) FROM span").item() > 0
     assert hashlib.sha256(mixed.read_bytes()).hexdigest() == before
     assert list(tmp_path.iterdir()) == []
 
@@ -403,7 +406,7 @@ def test_a_timeline_by_its_id_in_the_source_system(tmp_path: Path) -> None:
         worked_example(), "request", lambda rows: [{**row, "external_id": names[row["request"]]} for row in rows]
     )
     run = workbench.open(write_folder(tables, tmp_path / "run"))
-    assert run.number("chat-1") == run.number(1) == run.number("1") == 1
+    assert run.number("chat-1") == run.number(1) == run.number("1") == run.number(np.int64(1)) == 1  # type: ignore[arg-type]
     for wrong in ("twin", "chat-2", 7, -1, 1.5, True, 2**70):
         with pytest.raises(UsageError, match="request"):
             run.timeline(wrong)  # type: ignore[arg-type]

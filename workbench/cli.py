@@ -204,9 +204,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if is_verbose:
             raise
-        found = str(error).partition("\n")[0]
-        said = f"a defect of the workbench: {type(error).__name__}: {found}. Run it again with -v to see where."
-        return _complain(verb, DEFECT, said, {"error": type(error).__name__, "found": found}, wants_json)
+        said = f"a defect of the workbench: {type(error).__name__}: {error}. Run it again with -v to see where."
+        return _complain(verb, DEFECT, said, {"error": type(error).__name__, "found": str(error)}, wants_json)
 
 
 def _run(arguments: argparse.Namespace) -> tuple[int, str, dict[str, Any]]:
@@ -232,7 +231,9 @@ def _complain(verb: str, code: int, text: str, error: dict[str, Any], wants_json
     if wants_json:
         _print(json.dumps(_object(verb, code, {"error": error}), ensure_ascii=False))
     else:
-        print(f"error: {text}", file=sys.stderr)
+        from workbench.markup import plain
+
+        print(f"error: {plain(text)}", file=sys.stderr)
     return code
 
 

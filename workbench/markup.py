@@ -18,6 +18,7 @@ _TABLE = "border-collapse:collapse;font-size:inherit;margin:0"
 _WORDS = "text-align:left;padding:1px 14px 1px 0"
 _NUMBER = "text-align:right;padding:1px 14px 1px 0;white-space:nowrap;font-variant-numeric:tabular-nums"
 _SVG_ID = re.compile(r'(\bid="|\burl\(#)(d\d+)\b')
+_BIDI = re.compile("[\u202a-\u202e\u2066-\u2069]")  # they would turn the text that follows around
 _XMLNS = re.compile(r'\sxmlns(?::\w+)?="[^"]*"')
 
 
@@ -73,7 +74,9 @@ class Table:
             ]
             lines.append(("  " + "  ".join(padded)).rstrip())
         if self.note:
-            lines += textwrap.wrap(plain(self.note), WRAP, initial_indent="  ", subsequent_indent="  ")
+            lines += textwrap.wrap(
+                plain(self.note), WRAP, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
+            )
         return "\n".join(lines)
 
     def html(self) -> str:
@@ -105,7 +108,7 @@ def inline_svg(spec: dict[str, Any]) -> str:
     """A chart's drawing to stand inside a page beside others: its ids are its own and it names no address."""
     from workbench.charts import renderer
 
-    svg = renderer.to_svg(spec)
+    svg = _BIDI.sub(lambda found: plain(found[0]), renderer.to_svg(spec))
     own = hashlib.sha256(svg.encode()).hexdigest()[:10]
     return _XMLNS.sub("", _SVG_ID.sub(lambda found: f"{found[1]}c{own}-{found[2]}", svg))
 

@@ -132,11 +132,16 @@ class Profile:
             rows = path.by_stage().sort("path_ns", "stage", descending=[True, False])
             top = rows.row(0, named=True)
             waiting = int(rows["waiting_ns"].sum()) / path.latency_ns
-            gone = "" if top["drag_share"] is None else f", {top['drag_share']:.0%} would go if its work took no time"
-            sentences.append(
+            sentence = (
                 f"To the {title}: {format_ns(path.latency_ns / path.with_path)} on average, "
-                f"{top['path_share']:.0%} of it at {top['stage']}{gone}; {waiting:.0%} is waiting."
+                f"{top['path_share']:.0%} of it at {top['stage']}; {waiting:.0%} is waiting"
             )
+            if top["drag_share"] is not None:
+                sentence += (
+                    f"; {top['drag_share']:.0%} would go if a request's own work at {top['stage']} took no time and "
+                    "others kept theirs"
+                )
+            sentences.append(f"{sentence}.")
         return sentences
 
     def as_dict(self) -> dict[str, Any]:

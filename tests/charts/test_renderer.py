@@ -58,6 +58,16 @@ def test_names_in_the_data_stay_text() -> None:
     assert "&lt;script&gt;" in svg
 
 
+@pytest.mark.parametrize("character", ["\0", "\x07", "\x1b", "\x1f", "\ufffe", "\uffff"])
+def test_a_character_that_no_svg_can_hold_is_written_as_an_escape(character: str) -> None:
+    """The converter aborts the process on it, so that one name in a trace would end a kernel."""
+    rows = pl.DataFrame({"x": [1], "stage": [f"talker{character}"]})
+    bars = alt.Chart(rows).mark_bar().encode(x="x:O", y="stage:N").properties(title=f"a{character}b")
+    svg = renderer.to_svg(theme.specification(bars))
+    assert character not in svg
+    assert f">a{character.encode('unicode_escape').decode()}b<" in svg
+
+
 def test_nothing_is_fetched() -> None:
     remote = alt.Chart("https://example.org/rows.csv").mark_point().encode(x="x:Q")
     with pytest.raises(ValueError, match="not allowed"):

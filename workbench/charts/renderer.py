@@ -20,6 +20,9 @@ VEGALITE_MIME = "application/vnd.vegalite.v5+json"
 VEGALITE_SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 VEGALITE_VERSION = ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])
 
+# Characters that XML 1.0 cannot hold. On one of them the converter does not raise: it aborts the whole process.
+_NOT_XML = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\ufffe\\uffff]")
+
 _REFERENCE = re.compile(r'(\bid="|\burl\(#)((?:clip|gradient_)\d+)\b')
 
 
@@ -62,9 +65,20 @@ def to_svg(spec: dict[str, Any]) -> str:
     The runtime numbers clip paths and gradients through its whole life, so the second drawing of a chart would differ
     from the first; they are numbered anew here.
     """
-    svg = vl_convert.vegalite_to_svg(spec, vl_version=VEGALITE_VERSION, allowed_base_urls=[])
+    svg = vl_convert.vegalite_to_svg(_drawable(spec), vl_version=VEGALITE_VERSION, allowed_base_urls=[])
     names: dict[str, str] = {}
     return _REFERENCE.sub(lambda found: found[1] + names.setdefault(found[2], f"d{len(names)}"), svg)
+
+
+def _drawable(value: Any) -> Any:
+    """A specification in which characters that no SVG can hold are written as escapes."""
+    if isinstance(value, str):
+        return _NOT_XML.sub(lambda found: found[0].encode("unicode_escape").decode(), value)
+    if isinstance(value, dict):
+        return {name: _drawable(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_drawable(inner) for inner in value]
+    return value
 
 
 def alt_text(spec: dict[str, Any]) -> str:

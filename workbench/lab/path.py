@@ -89,10 +89,10 @@ class CriticalPath:
 
     @cached_property
     def drag(self) -> pl.DataFrame:
-        """How much latency would go, over all requests, if a stage's (or edge's) own work took no time.
+        """How much latency would go, over all requests, if a request's own work at a stage (or edge) took no time.
 
-        Columns ``stage, edge`` (one of both is NULL), ``drag_ns, share``, largest first. Everything else keeps its
-        order.
+        Columns ``stage, edge`` (one of both is NULL), ``drag_ns, share``, largest first. Other requests keep their work
+        and with it the queues.
         """
         mine = self.drags.filter(pl.col("terminal") == self.terminal)
         summed = mine.group_by("stage", "edge").agg(pl.col("drag_ns").sum())
@@ -209,7 +209,7 @@ class CriticalPath:
         if shares.is_empty():
             raise UsageError("a request with a critical path", "none", where=f"run {self.label!r}")
         charts.enable()
-        return draw(shares, stages=[*self.stages, HAND_OVER], title=f"Critical path of {self.label}")[0]
+        return draw(shares, stages=[*self.stages, HAND_OVER], title=markup.plain(f"Critical path of {self.label}"))[0]
 
     def tables(self) -> list[Table]:
         """By kind, and by stage beside drag."""
@@ -244,8 +244,9 @@ class CriticalPath:
                 f"{title}: where, beside drag",
                 ("stage", "on path>", "share>", "work>", "waiting>", "dispatch lag>", "drag>", "share>"),
                 stages,
-                "Drag is what would go if the stage's own work took no time and all else kept its order: a large share "
-                "with a small drag is not worth optimizing alone.",
+                "Drag is what would go if a request's own work there took no time while other requests, and with them "
+                "the queues, kept theirs: a large share with a small drag is a matter of load, not of one request's "
+                "work.",
             ),
         ]
 

@@ -6,6 +6,7 @@ import dataclasses
 import difflib
 import functools
 import json
+import operator
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -139,7 +140,7 @@ class Run:
         Parameters
         ----------
         query : str
-            One SELECT (or DESCRIBE, SHOW, EXPLAIN). Every table and view has a column ``run``: an isolated run may be
+            One SELECT (or DESCRIBE, SHOW, SUMMARIZE). Every table and view has a column ``run``: an isolated run may be
             loaded with this one.
         params : sequence or mapping, optional
             Values of ``?`` or ``$name``.
@@ -153,7 +154,7 @@ class Run:
         try:
             statements = cursor.extract_statements(query)
             kinds = [statement.type for statement in statements]
-            if len(kinds) != 1 or kinds[0] not in (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN):
+            if kinds != [duckdb.StatementType.SELECT]:
                 found = ", ".join(kind.name for kind in kinds) or "none"
                 raise UsageError("one query that only reads", found, where="sql", fix="A recording is never changed.")
             frame: pl.DataFrame = cursor.sql(query, params=params).pl()
@@ -210,8 +211,11 @@ class Run:
                 raise UsageError("an id of one request", f"{request!r} of requests {named[:5]}", where="request")
         query = "SELECT request FROM request WHERE run = $run ORDER BY request"
         numbers = self.sql(query, {"run": self.label})["request"].to_list()
-        is_number = isinstance(request, int) and not isinstance(request, bool)
-        number = int(request) if is_number or (isinstance(request, str) and request.isdecimal()) else None
+        number: int | None = None
+        if isinstance(request, str) and request.isdecimal():
+            number = int(request)
+        elif hasattr(request, "__index__") and not isinstance(request, bool):
+            number = operator.index(request)
         if number is None or number not in numbers:
             span = f"{numbers[0]} to {numbers[-1]}" if numbers else "none"
             raise UsageError(

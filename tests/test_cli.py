@@ -327,6 +327,24 @@ def test_a_rehearsal_records_resumes_and_refuses_a_mixture(
     assert "one campaign has one set of models" in err
 
 
+@pytest.mark.soak
+def test_a_whole_rehearsal_is_valid(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every step of the recording script, on the CPU and the twin: loads, repeats, and pairs with probes on and off."""
+    monkeypatch.chdir(tmp_path)
+    code, data = as_json(capsys, "record", "--scale", "small", "--into", tmp_path / "runs", "--prefix", "all")
+    assert code == 0
+    assert len(data["runs"]) == 24
+    assert data["left_out"] == []
+    code, data = as_json(capsys, "validate", tmp_path / "runs")
+    assert (code, data["valid"]) == (0, True)
+    assert (
+        "Nothing was left to record."
+        in called(capsys, "record", "--scale", "small", "--into", tmp_path / "runs", "--prefix", "all")[1]
+    )
+
+
 def test_absent_weights_are_said_loudly(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,9 +69,10 @@ def open(path: str | os.PathLike[str], run: str | None = None) -> Run:
 
     Examples
     --------
-    >>> run = open("data/raw/cpu-light-a")  # doctest: +SKIP
-    >>> run.metric("ttfa")["ttfa_ns"].median()  # doctest: +SKIP
-    631077821.0
+    In a notebook::
+
+        run = workbench.open("data/raw/cpu-light-a")
+        run.overview()
     """
     return Run(source.find(path, run))
 

@@ -335,10 +335,13 @@ def _sorted(parts: list[dict[str, Ints]]) -> dict[str, Ints]:
     position[order] = np.arange(len(order))
     columns: dict[str, Ints] = {}
     for name, dtype in _TYPES.items():
-        column: Ints = np.full(len(order), 0 if name == "output" else NONE, dtype=dtype)
+        column: Ints = np.empty(len(order), dtype=dtype)
         for part, at in zip(parts, np.split(position, np.cumsum(sizes)[:-1]), strict=True):
             if name in part:
-                column[at] = part[name]
+                # Cast first: NumPy scatters and casts at once six times slower.
+                column[at] = part[name].astype(dtype, copy=False)
+            else:
+                column[at] = 0 if name == "output" else NONE
         columns[name] = column
     return columns
 

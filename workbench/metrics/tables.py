@@ -10,6 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from workbench.errors import DataIntegrityError
+from workbench.metrics.compiled import compiled
 
 Ints = npt.NDArray[np.integer[Any]]
 Bools = npt.NDArray[np.bool_]
@@ -45,13 +46,16 @@ def need(frame: pl.DataFrame, table: str) -> None:
 
 
 def whole(frame: pl.DataFrame, column: str, table: str, missing: int | None = None) -> Ints:
-    """Column of integers as int64; NULL becomes `missing`, and raises DataIntegrityError where `missing` is None."""
+    """Column of integers as a new int64 array.
+
+    NULL becomes `missing`; where `missing` is None, it raises DataIntegrityError.
+    """
     values = frame[column].cast(pl.Int64)
     if missing is None:
         _no_null(values, column, table)
     else:
         values = values.fill_null(missing)
-    return values.to_numpy()
+    return values.to_numpy(writable=True)
 
 
 def codes(frame: pl.DataFrame, column: str, names: Sequence[str], table: str) -> Ints:
@@ -67,7 +71,7 @@ def codes(frame: pl.DataFrame, column: str, names: Sequence[str], table: str) ->
     strange = sorted(set(words.unique()) - set(names))
     if strange:
         raise DataIntegrityError(f"one of {', '.join(names)}", repr(strange[0]), where=f"{table}.{column}")
-    return words.cast(pl.Enum(list(names))).to_physical().cast(pl.Int16).to_numpy()
+    return words.cast(pl.Enum(list(names))).to_physical().cast(pl.Int16).to_numpy(writable=True)
 
 
 def _no_null(values: pl.Series, column: str, table: str) -> None:
@@ -86,7 +90,7 @@ def named(numbers: Ints, names: Sequence[str]) -> pl.Series:
 
 
 class Finder:
-    """Positions of ids in an array, by binary search.
+    """Positions of ids in an array, by a hash table with linear probing.
 
     Parameters
     ----------
@@ -95,24 +99,54 @@ class Finder:
     """
 
     def __init__(self, ids: Ints) -> None:
-        self._order = np.argsort(ids, kind="stable")
-        self._ids = ids[self._order]
+        self._ids = ids
+        bits = (2 * len(ids) + 1).bit_length()
+        self._shift = 64 - bits
+        self._slots = np.full(1 << bits, NONE, dtype=np.int32)
+        self._twice = np.zeros(len(ids), dtype=np.bool_)
+        _fill(self._ids, self._slots, self._shift, self._twice)
 
     def __call__(self, wanted: Ints) -> Ints:
         """Position of every wanted id, -1 where it is -1 or absent; int64."""
-        found = np.full(len(wanted), NONE, dtype=np.int64)
-        asked = np.flatnonzero(wanted != NONE) if len(self._ids) else found[:0]
-        # In order of id the search stays in the cache: three times faster on ten million ids, the sort included.
-        asked = asked[np.argsort(wanted[asked])]
-        ids = wanted[asked]
-        at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
-        found[asked] = np.where(self._ids[at] == ids, self._order[at], NONE)
+        found = np.empty(len(wanted), dtype=np.int64)
+        _look_up(self._ids, self._slots, self._shift, wanted, found)
         return found
 
     def repeated(self) -> Ints:
         """Positions of all rows whose id occurs more than once."""
-        repeated = np.zeros(len(self._ids), dtype=np.bool_)
-        same = self._ids[1:] == self._ids[:-1]
-        repeated[1:] |= same
-        repeated[:-1] |= same
-        return np.sort(self._order[repeated])
+        return np.flatnonzero(self._twice)
+
+
+@compiled
+def _slot(id_: Int, shift: int) -> Int:
+    """Fibonacci hashing: the upper bits of the product with 2**64 divided by the golden ratio."""
+    return np.int64((np.uint64(id_) * np.uint64(11400714819323198485)) >> np.uint64(shift))
+
+
+@compiled
+def _fill(ids: Ints, slots: Ints, shift: int, twice: Bools) -> None:
+    last = len(slots) - 1
+    for i in range(len(ids)):
+        slot = _slot(ids[i], shift)
+        while slots[slot] >= 0 and ids[slots[slot]] != ids[i]:
+            slot = (slot + 1) & last
+        if slots[slot] < 0:
+            slots[slot] = i
+        else:
+            twice[i] = True
+            twice[slots[slot]] = True
+
+
+@compiled
+def _look_up(ids: Ints, slots: Ints, shift: int, wanted: Ints, found: Ints) -> None:
+    last = len(slots) - 1
+    for i in range(len(wanted)):
+        found[i] = NONE
+        if wanted[i] == NONE:
+            continue
+        slot = _slot(wanted[i], shift)
+        while slots[slot] >= 0:
+            if ids[slots[slot]] == wanted[i]:
+                found[i] = slots[slot]
+                break
+            slot = (slot + 1) & last

@@ -121,8 +121,8 @@ def read_waits(
     known = (request >= 0) & (len(activities) > 0)
     rows, request = rows.filter(pl.Series(known)), request[known]
     stage, kind = codes(rows, "stage", places.stages, "span"), codes(rows, "kind", SPAN_KIND, "span")
-    start, end = whole(rows, "start_ns", "span").copy(), whole(rows, "end_ns", "span").copy()
-    epoch, chunk = whole(rows, "epoch", "span").copy(), whole(rows, "chunk", "span").copy()
+    start, end = whole(rows, "start_ns", "span"), whole(rows, "end_ns", "span")
+    epoch, chunk = whole(rows, "epoch", "span"), whole(rows, "chunk", "span")
     sent = np.flatnonzero((activities.edge >= 0) & (links.cause >= 0))
     sent_ptr, position = grouped(links.cause[sent], len(activities))
     wait_ptr, wait_order = grouped(request * chains.n_stages + stage, len(chains.ptr) - 1)

@@ -22,11 +22,22 @@ ABSENT = (
 )  # fmt: skip
 
 
+BLOCK = f"""
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {ABSENT!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Absent())
+"""
+
+
 def test_a_rehearsal_records_in_order_of_value_and_resumes(tmp_path: Path) -> None:
     block = tmp_path / "site"
     block.mkdir()
-    lines = ["import sys", *(f"sys.modules[{name!r}] = None" for name in ABSENT)]
-    (block / "sitecustomize.py").write_text("\n".join(lines) + "\n")
+    (block / "sitecustomize.py").write_text(BLOCK)
     raw = tmp_path / "raw"
     command = [sys.executable, "-m", "workbench", "record", "--device", "cpu", "--weights", "twin", "--scale", "small"]
     command += ["--into", str(raw), "--prefix", "rehearsal"]

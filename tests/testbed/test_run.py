@@ -230,4 +230,20 @@ def test_an_interrupted_recording_is_salvaged_by_the_next_attempt(
     manifest.verify(salvaged)
     status = set(pl.read_parquet(salvaged / "outcome.parquet")["status"])
     assert status & {"ok", "unfinished"}
-    assert list((tmp_path / "scratch").iterdir()) == []
+    assert [path.name for path in (tmp_path / "scratch").iterdir()] == [".lock"]
+
+
+def test_two_recordings_never_run_beside_each_other(models: SpeechModels, tmp_path: Path) -> None:
+    with testbed_run._alone(tmp_path / "scratch"), pytest.raises(UsageError, match="no other recording"):
+        record(models, plan_of("second", 3, 40.0), tmp_path / "runs", scratch=tmp_path / "scratch", say=silent)
+    record(models, plan_of("second", 3, 40.0), tmp_path / "runs", scratch=tmp_path / "scratch", say=silent)
+
+
+def test_a_run_that_lost_a_request_is_void(
+    models: SpeechModels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = testbed_run._refuse_void
+    monkeypatch.setattr(testbed_run, "_refuse_void", lambda folder, run, planned: real(folder, run, planned + 1))
+    with pytest.raises(CheckFailed, match="4 requests with an outcome each"):
+        record(models, plan_of("short", 3, 40.0), tmp_path / "runs", scratch=tmp_path / "scratch", say=silent)
+    assert not (tmp_path / "runs").exists()

@@ -19,6 +19,7 @@ import torch
 from workbench.errors import UsageError
 from workbench.testbed.run import RunPlan, record
 from workbench.testbed.speech import SpeechModels
+from workbench.trace import manifest
 from workbench.units import S_NS
 from workbench.workload.requests import SPEECH_MIX
 
@@ -161,8 +162,9 @@ def _one(
     adjust: Callable[[RunPlan], RunPlan],
     say: Callable[[str], None],
 ) -> Path:
-    """Record a run, or find it recorded."""
+    """Record a run, or find it recorded and intact."""
     if (destination / run.label).exists():
+        manifest.verify(destination / run.label)
         return destination / run.label
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import heapq
 import os
+import signal
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -243,7 +245,12 @@ def main(plan: ClientPlan, connection: Connection, folder: str) -> None:
         flush_interval_s=plan.flush_interval_s,
     )  # fmt: skip
     generator = LoadGenerator(plan, connection, recorder)
-    generator.run()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the server decides, and hangs up
+    try:
+        generator.run()
+    except ConnectionError:
+        recorder.close()
+        sys.exit("the server hung up")
     recorder.close()
     if plan.keep_audio:
         np.savez(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import fcntl
 import itertools
 import multiprocessing
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -136,7 +138,7 @@ def record(
     Raises
     ------
     UsageError
-        The folder exists already.
+        The folder exists already, or another recording is going on in `scratch`.
     CheckFailed
         The run is void: a worker or the generator died, or the generator could not keep its schedule. Nothing is kept.
     """
@@ -146,22 +148,37 @@ def record(
     torch.set_num_threads(1)  # one thread per stage; OpenMP teams would fight for the cores
     requests = schedule(run)
     segments = scratch / run.label
-    if segments.exists():
-        _salvage(models, run, segments, say)
-    segments.mkdir(parents=True)
-    _warm_up(models)
-    try:
-        _run(models, run, requests, segments, say)
-        _refuse_void(segments, run)
-    except CheckFailed:
+    with _alone(scratch):
+        if segments.exists():
+            _salvage(models, run, segments, say)
+        segments.mkdir()
+        _warm_up(models)
+        try:
+            _run(models, run, requests, segments, say)
+            _refuse_void(segments, run, len(requests))
+        except CheckFailed:
+            shutil.rmtree(segments)
+            raise
+        if run.keep_audio and audio is not None:
+            audio.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(segments / "audio.npz", audio)
+        sealed = _seal(models, run, segments, target)
         shutil.rmtree(segments)
-        raise
-    if run.keep_audio and audio is not None:
-        audio.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(segments / "audio.npz", audio)
-    sealed = _seal(models, run, segments, target)
-    shutil.rmtree(segments)
     return sealed
+
+
+@contextlib.contextmanager
+def _alone(scratch: Path) -> Iterator[None]:
+    """Hold the recording lock: two recordings beside each other would measure each other, and share segment folders."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    with (scratch / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as err:
+            raise UsageError(
+                "no other recording", "one that is going on", where=str(scratch), fix="Wait until it has ended."
+            ) from err
+        yield
 
 
 def _seal(models: SpeechModels, run: RunPlan, segments: Path, target: Path) -> Path:
@@ -273,10 +290,17 @@ def _warm_up(models: SpeechModels) -> None:
         models.code2wav.push([0], latent, [True])
 
 
-def _refuse_void(segments: Path, run: RunPlan) -> None:
-    """Raise CheckFailed if the generator lagged behind its schedule."""
+def _refuse_void(segments: Path, run: RunPlan, planned: int) -> None:
+    """Raise CheckFailed if the generator lagged behind its schedule, or rows of requests are missing."""
     tables = read_segments(segments).tables
     request, outcome = tables["request"], tables["outcome"]
+    if (request.num_rows, outcome.num_rows) != (planned, planned):
+        raise CheckFailed(
+            f"{planned} requests with an outcome each",
+            f"{request.num_rows} requests and {outcome.num_rows} outcomes",
+            where=run.label,
+            fix="The run is void and was not kept.",
+        )
     scheduled_ns = dict(zip(request["request"].to_pylist(), request["scheduled_ns"].to_pylist(), strict=True))
     lag_ns = pc.subtract(request["arrival_ns"], request["scheduled_ns"]).to_numpy()
     ended = outcome.filter(pc.equal(outcome["status"], "ok"))

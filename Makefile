@@ -13,6 +13,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 JOBS ?= 2
 DEVICE ?= cpu
 BUDGET ?=
+PREFIX ?=
 # Where to take torch from instead of pip's own index, for example PyTorch's index of CPU builds.
 TORCH_INDEX ?=
 # A file of permitted skips: any other skip fails the run.
@@ -64,9 +65,9 @@ lab: $(BASE) ## 5 s to start | JupyterLab on the notebooks
 smoke: $(BASE) ## < 1 min | every notebook on a tiny input
 	@$(VENV) -m workbench smoke
 
-record: $(TEST) ## BUDGET | record the pipeline: make record DEVICE=cpu BUDGET=8m
+record: $(TEST) ## BUDGET | record the pipeline: make record DEVICE=cpu BUDGET=8m PREFIX=mine
 	@$(install-weights) || echo "The weights could not be installed: the random-init twin takes their place."
-	@$(VENV) -m workbench record --device $(DEVICE) --budget $(or $(BUDGET),8m)
+	@$(VENV) -m workbench record --device $(DEVICE) --budget $(or $(BUDGET),8m) $(if $(PREFIX),--prefix $(PREFIX))
 
 weights: $(TEST) ## 5 s | pretrained weights for recording and their tests
 	@$(install-weights)

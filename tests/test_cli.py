@@ -435,3 +435,38 @@ def test_notebooks_are_checked_and_brought_into_form(project: Path, capsys: pyte
     code, data = as_json(capsys, "notebooks", "--normalize")
     assert (code, data["changed"]) == (0, [str(path)])
     assert path.read_text() == form
+
+
+def test_ordinary_failures_of_the_system_are_no_defects(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    under_a_file = tmp_path / "file"
+    under_a_file.write_text("")
+    code, answer = as_json(capsys, "profile", run, "--html", under_a_file / "page.html", "--json")
+    assert code == 2, answer
+    code, answer = as_json(capsys, "profile", run, "--html", "/dev/null", "--json")
+    assert code == 2
+    assert "device" in answer["error"]["found"]
+    assert Path("/dev/null").is_char_device()
+
+
+def test_times_that_overflow_are_bad_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    far = changed(worked_example(), "span", lambda rows: [{**rows[0], "end_ns": -(2**63)}, *rows[1:]])
+    code, answer = as_json(capsys, "validate", write_folder(far, tmp_path / "far"), "--json")
+    assert code == 4, answer
+
+
+def test_a_full_standard_output_is_said_once() -> None:
+    if not Path("/dev/full").is_char_device():
+        raise AssertionError("this test needs /dev/full, which every Linux has")
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "workbench", "validate", "NOWHERE", "--json"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("error: standard output:")
+    assert "Traceback" not in done.stderr

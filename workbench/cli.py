@@ -179,7 +179,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     int
         Exit code; see the table above.
     """
-    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _answer(list(sys.argv[1:] if argv is None else argv))
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return GONE
+    except OSError as error:  # standard output itself cannot be written, so there is nowhere else to say it
+        print(f"error: standard output: {error.strerror}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return UsageError.exit_code
+
+
+def _answer(words: list[str]) -> int:
+    """Run one command line and print its answer or its error."""
     wants_json, is_verbose = "--json" in words, "-v" in words or "--verbose" in words
     verb = next((word for word in words if not word.startswith("-")), "")
     for stream in (sys.stdout, sys.stderr):
@@ -199,8 +211,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         said = "interrupted; what was finished is kept, and the same command goes on from there"
         return _complain(verb, INTERRUPTED, said, {"error": "KeyboardInterrupt", "found": said}, wants_json)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return GONE
+        raise
+    except OSError as error:
+        if error.filename is None:
+            raise
+        wrong = UsageError(
+            "a file that can be read and written", error.strerror or str(error), where=os.fsdecode(error.filename)[:300]
+        )
+        return _complain(verb, wrong.exit_code, str(wrong), wrong.as_dict(), wants_json)
     except Exception as error:
         if is_verbose:
             raise

@@ -99,6 +99,8 @@ def write(profile: Profile, path: Path) -> None:
         `path` is a folder, or lies in a sealed run, which is immutable.
     """
     path = path.resolve()
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise UsageError("a file to write to", "a device or socket", where=str(path), fix="Name a regular file.")
     if path.is_dir():
         raise UsageError("a file to write to", "a folder", where=str(path), fix=f"Name a file: {path / 'profile.html'}")
     if (path.parent / manifest.NAME).exists():

@@ -149,7 +149,7 @@ def _rows(path: Path) -> int | None:
     """Row count from the footer; None if the file cannot be read as Parquet."""
     try:
         rows: int = pq.read_metadata(path).num_rows
-    except (pa.ArrowException, OSError):
+    except (pa.ArrowException, OSError, ValueError):  # a damaged footer can even fail to decode as text
         return None
     return rows
 

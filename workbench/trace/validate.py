@@ -11,6 +11,7 @@ from typing import Any
 
 import duckdb
 
+from workbench.errors import DataIntegrityError
 from workbench.schema.rules import Severity, facts, rules
 from workbench.schema.tables import SCHEMA_VERSION
 from workbench.trace import store
@@ -152,10 +153,12 @@ def _opened(source: duckdb.DuckDBPyConnection | str | os.PathLike[str]) -> Itera
 
 
 def _findings(con: duckdb.DuckDBPyConnection, rows: int) -> Iterator[Finding]:
+    judging = "facts"
     try:
         for fact in facts():
             con.execute(f"CREATE TEMP TABLE {fact.name} AS {fact.sql}")
         for rule in rules():
+            judging = f"rule {rule.id}"
             found = con.execute(
                 f"SELECT run, table_name, key, value, count(*) OVER () AS total FROM ({rule.sql})"
                 f" ORDER BY run, table_name, key, value LIMIT {max(rows, 1)}"
@@ -163,6 +166,13 @@ def _findings(con: duckdb.DuckDBPyConnection, rows: int) -> Iterator[Finding]:
             if found:
                 shown = tuple(Violation(*map(str, row[:4])) for row in found[:rows])
                 yield Finding(rule.id, rule.severity, rule.holds, int(found[0][4]), shown)
+    except duckdb.OutOfRangeException as err:
+        raise DataIntegrityError(
+            "times whose differences fit 64 bits",
+            str(err).splitlines()[0],
+            where=judging,
+            fix="Correct the clock values.",
+        ) from err
     finally:
         for fact in facts():
             con.execute(f"DROP TABLE IF EXISTS temp.{fact.name}")

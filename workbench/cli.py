@@ -91,9 +91,9 @@ def _record(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--prefix", metavar="NAME", help="first part of every run's name (default: the device)")
     verb.add_argument(
         "--weights",
-        choices=("auto", "pretrained", "twin"),
+        choices=("auto", "pretrained", "full-twin", "twin"),
         default="auto",
-        help="auto takes the pretrained weights, or the random-init twin where they are not installed (default: auto)",
+        help="auto: the pretrained weights, or the small random-init twin where they are absent (default: auto)",
     )
     verb.add_argument(
         "--scale",

@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from workbench.errors import DataIntegrityError, MissingPrerequisite, UsageError
 
@@ -116,8 +116,8 @@ def _models(wanted: str, device: Any) -> tuple[SpeechModels, str, str | None]:
     """The models, what their weights are, and why they are not the pretrained ones if those were wanted."""
     from workbench.testbed import speech, weights
 
-    if wanted == "twin":
-        return speech.load("twin", limits=speech.Limits(), device=device), "twin", None
+    if wanted in ("full-twin", "twin"):
+        return speech.load(cast("speech.WeightsKind", wanted), limits=speech.Limits(), device=device), wanted, None
     absent = [role for role in ("thinker", "voice") if not weights.available()[role]]
     try:
         if wanted == "pretrained" or not absent:

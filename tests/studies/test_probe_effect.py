@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+import scipy.stats
 from scipy import stats
 
 from tests.studies.campaign import PAIRS, REPEATS, latencies_ns, rows, run
@@ -86,7 +87,7 @@ def test_the_floor_comes_from_repeats_below_saturation(profile: Profile, raw: Pa
             squares.append(math.log(one / other) ** 2)
         assert floor.sd_log_ratio == pytest.approx(math.sqrt(np.mean(squares))), name
         assert (floor.groups, floor.runs) == (2, 4)
-        reach = 1.96 * floor.sd_log_ratio
+        reach = float(scipy.stats.t.ppf(0.975, floor.degrees_of_freedom)) * floor.sd_log_ratio
         assert [math.log(end) for end in noise_band(floor)] == pytest.approx([-reach, reach])
     assert noise_rows(profile).rows() == [(name, *noise_band(floor)) for name, floor in floors.items()]
 

@@ -17,7 +17,7 @@ def participation(shares: pl.DataFrame, *, stages: list[str], title: str = "") -
 
     A bar is the stage's part of the critical path: work, waiting at the stage, and the lag of its dispatch. The diamond
     is its drag: the part of latency that would vanish if all its services took no time and everything else kept its
-    order. A long bar with a small drag is not worth optimizing alone.
+    order. A long bar with a small drag is a matter of load: one request alone would gain little from a faster stage.
 
     Parameters
     ----------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ import polars as pl
 from workbench.errors import UsageError
 from workbench.stats.censoring import censored_quantile
 from workbench.studies.path_shares import HANDOVER, participation_shares
-from workbench.studies.probe_effect import noise_floors, probe_effects
+from workbench.studies.probe_effect import noise_floors, noise_reach, probe_effects
 from workbench.studies.shadow_profile import TERMINALS, Profile, rebuild
 from workbench.units import S_NS
 
@@ -72,7 +73,7 @@ def _paths(p: Profile) -> dict[str, str]:
     per_run = checks.filter(pl.col("terminal") == "job")
     out = {
         "wbTiledRequests": f"{int(per_run['requests'].sum()):,}",
-        "wbUnattributedShare": _percent(float(checks["unattributed_share"].max() or 0.0)),  # type: ignore[arg-type]
+        "wbUnattributedShare": _at_most(float(checks["unattributed_share"].max() or 0.0)),  # type: ignore[arg-type]
     }
     shares = participation_shares(p, FOCUS if FOCUS in p.load_names else p.load_names[-1])
     for terminal, macro in zip(TERMINALS, ("First", "Job"), strict=True):
@@ -99,12 +100,16 @@ def _probes(p: Profile) -> dict[str, str]:
         out["wbProbeEffectLow"] = _change(effect.low)
         out["wbProbeEffectHigh"] = _change(effect.high)
     if floor := noise_floors(p).get("median completion time"):
-        out["wbNoiseFloor"] = _percent(1.96 * floor.sd_log_ratio)
+        out["wbNoiseFloor"] = _percent(math.expm1(noise_reach(floor)))
     return out
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f}\\,\\%"
+
+
+def _at_most(share: float) -> str:
+    return "less than 0.1\\,\\%" if share < 0.001 else _percent(share)
 
 
 def _change(ratio: float) -> str:

@@ -6,6 +6,7 @@ import math
 from typing import Final
 
 import polars as pl
+from scipy.stats import t as student_t
 
 from workbench.stats.noise import NoiseFloor, noise_floor
 from workbench.stats.paired import PairedEffect, paired_t
@@ -101,7 +102,12 @@ def noise_rows(p: Profile) -> pl.DataFrame:
     return pl.DataFrame(rows, schema={"metric": pl.String, "low": pl.Float64, "high": pl.Float64})
 
 
+def noise_reach(floor: NoiseFloor) -> float:
+    """Log ratio that 95 % of pairs of identical runs stay below: Student's t with the floor's degrees of freedom."""
+    return float(student_t.ppf(0.975, floor.degrees_of_freedom)) * floor.sd_log_ratio
+
+
 def noise_band(floor: NoiseFloor) -> tuple[float, float]:
-    """Ratios between which 95 % of single A/A pairs lie, if log ratios are normal with the floor's spread."""
-    reach = 1.96 * floor.sd_log_ratio
+    """Ratios between which 95 % of single pairs of identical runs lie, if log ratios are normal."""
+    reach = noise_reach(floor)
     return math.exp(-reach), math.exp(reach)

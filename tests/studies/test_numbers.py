@@ -14,7 +14,7 @@ import scipy.stats
 from tests.studies.campaign import GAP_NS, LOADS, PAIR_REQUESTS, PAIRS, REPEATS, REQUESTS, latencies_ns, run
 from workbench.errors import UsageError
 from workbench.studies import shadow_profile
-from workbench.studies.numbers import FOCUS, shadow_numbers, write_macros
+from workbench.studies.numbers import FOCUS, _seconds, shadow_numbers, write_macros
 from workbench.studies.path_shares import HANDOVER, participation_shares
 from workbench.studies.probe_effect import noise_floors, probe_effects
 from workbench.studies.shadow_profile import Profile
@@ -172,3 +172,9 @@ def test_reading_a_number_back_loses_nothing_but_digits(quoted: dict[str, str], 
     effect = probe_effects(profile)[1]["median completion time"]
     shown = float(re.sub(r"[$\\%, ]", "", quoted["wbProbeEffect"]))
     assert math.isclose(1 + shown / 100, effect.ratio, abs_tol=0.000_51)
+
+
+def test_a_quantile_of_too_few_requests_says_how_many_it_needs() -> None:
+    few = pl.Series([10**9] * 30)
+    assert _seconds(few, pl.Series([], dtype=pl.Int64), 0.5) == "1.00"
+    assert _seconds(few, pl.Series([], dtype=pl.Int64), 0.95) == "needs 200 requests"

@@ -12,6 +12,7 @@ import polars as pl
 
 from workbench.errors import UsageError
 from workbench.stats.censoring import censored_quantile
+from workbench.stats.quantiles import minimum_size
 from workbench.studies.path_shares import HANDOVER, participation_shares
 from workbench.studies.probe_effect import noise_floors, noise_reach, probe_effects
 from workbench.studies.shadow_profile import TERMINALS, Profile, rebuild
@@ -60,12 +61,16 @@ def _latencies(p: Profile) -> dict[str, str]:
             cut = mine.filter(pl.col(column).is_null() & (pl.col("status") == "cancelled"))["cut_ns"]
             done = mine.filter(pl.col(column).is_not_null() | (pl.col("status") != "cancelled"))[column]
             for name, q in (("Median", 0.5), ("Tail", 0.95)):
-                found = censored_quantile(done.fill_null(NEVER_NS).to_numpy(), cut.to_numpy(), q).value
-                reached = found is not None and found < NEVER_NS
-                out[f"wb{macro}{name}{place}"] = (
-                    f"{found / S_NS:.2f}" if found is not None and reached else "not reached"
-                )
+                out[f"wb{macro}{name}{place}"] = _seconds(done, cut, q)
     return out
+
+
+def _seconds(done: pl.Series, cut: pl.Series, q: float) -> str:
+    """A latency quantile in seconds, or why there is none."""
+    if len(done) + len(cut) < minimum_size(q):
+        return f"needs {minimum_size(q):,} requests"
+    found = censored_quantile(done.fill_null(NEVER_NS).to_numpy(), cut.to_numpy(), q).value
+    return "not reached" if found is None or found >= NEVER_NS else f"{found / S_NS:.2f}"
 
 
 def _paths(p: Profile) -> dict[str, str]:

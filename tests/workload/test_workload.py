@@ -10,7 +10,7 @@ import pytest
 from workbench.errors import UsageError
 from workbench.units import S_NS
 from workbench.workload.arrivals import poisson
-from workbench.workload.requests import SPEECH_MIX, Mix, RequestClass, Tenant, contents, plan
+from workbench.workload.requests import OVERSIZED_DIGITS, SPEECH_MIX, Mix, RequestClass, Tenant, contents, plan
 
 
 def test_poisson_mean_rate_and_dispersion() -> None:
@@ -50,7 +50,7 @@ def test_shares_come_out() -> None:
         (0.01, sum(p.oversized for p in planned)),
     ):
         assert abs(got / n - share) < 4 * math.sqrt(share * (1 - share) / n)
-    assert all(not p.digits for p in planned if p.oversized)
+    assert {len(p.digits) for p in planned if p.oversized} == {OVERSIZED_DIGITS}
     assert all(2 <= len(p.digits) <= 8 for p in planned if not p.oversized)
 
 

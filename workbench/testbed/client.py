@@ -154,7 +154,7 @@ class LoadGenerator:
         arrival_ns = now_ns()
         self._connection.send(
             Submit(
-                planned.request, planned.digits, planned.oversized, planned.tenant, deadline_ns, arrival_ns, chunk,
+                planned.request, planned.digits, planned.tenant, deadline_ns, arrival_ns, chunk,
                 lag_span,
             )
         )  # fmt: skip

@@ -250,7 +250,7 @@ def _run(
     server = Server(
         connection,
         input_edge=client_plan.input_edge,
-        oversized_detail=f"prompt longer than {models.longest_prompt} tokens",
+        longest_digits=models.longest_digits,
     )
     workers = models.workers(server, recorder)
     started_s = time.perf_counter()

@@ -30,14 +30,14 @@ class Server:
         To the load generator.
     input_edge : int
         Code of the edge client>first stage.
-    oversized_detail : str
-        What a client is told whose prompt is longer than the first stage accepts.
+    longest_digits : int
+        Most digits that the first stage can take in and say; a longer request is refused with an error.
     """
 
-    def __init__(self, connection: Connection, *, input_edge: int, oversized_detail: str) -> None:
+    def __init__(self, connection: Connection, *, input_edge: int, longest_digits: int) -> None:
         self._connection = connection
         self._input_edge = input_edge
-        self._oversized_detail = oversized_detail
+        self._longest_digits = longest_digits
         self._workers: Sequence[Worker] = ()
         self._entry: Worker | None = None
         self._lock = threading.Lock()  # sending, and the sets below
@@ -108,9 +108,10 @@ class Server:
 
     def _submit(self, message: Submit, received_ns: int) -> None:
         assert self._entry is not None
-        if message.oversized:
+        if len(message.digits) > self._longest_digits:
+            detail = f"{len(message.digits)} digits, more than the {self._longest_digits} that fit"
             with self._lock:
-                self._connection.send(Finished(message.request, "error", self._oversized_detail))
+                self._connection.send(Finished(message.request, "error", detail))
             return
         job = Job(
             message.request,

@@ -95,9 +95,12 @@ class SpeechModels:
         return replace(self.code2wav.stream_spec, length=length)
 
     @property
-    def longest_prompt(self) -> int:
-        """Most prompt tokens that the thinker accepts."""
-        return self.thinker.max_tokens
+    def longest_digits(self) -> int:
+        """Most digits whose prompt and reply fit the thinker's cache; a reply is two tokens a digit."""
+        count = 0
+        while len(self.grammar.prompt((0,) * (count + 1))) + 2 * (count + 1) <= self.thinker.max_tokens:
+            count += 1
+        return count
 
     def batch_limit(self, stage: str) -> int | None:
         """Largest number of requests per launch of a stage."""

@@ -17,7 +17,6 @@ class Submit:
 
     request: int
     digits: tuple[int, ...]
-    oversized: bool
     tenant: str
     deadline_ns: int | None
     sent_ns: int

@@ -14,6 +14,8 @@ from workbench.errors import UsageError
 from workbench.units import S_NS
 from workbench.workload.arrivals import Offsets
 
+OVERSIZED_DIGITS = 64  # twice as many as fit the 128 tokens of the testbed's thinker
+
 
 @dataclass(frozen=True, slots=True)
 class RequestClass:
@@ -97,7 +99,7 @@ class PlannedRequest:
     request_class, tenant, weight : str, str, float
         As in the tables.
     digits : tuple of int
-        What to say; empty for an oversized request.
+        What to say; `OVERSIZED_DIGITS` of them for an oversized request.
     content : str
         Equal content asks for equal work, in any run.
     cancel_after_ns, deadline_after_ns : int or None
@@ -191,7 +193,7 @@ def plan(
                 request_class=c.name,
                 tenant=t.name,
                 weight=t.weight,
-                digits=() if oversized else digits,
+                digits=(0,) * OVERSIZED_DIGITS if oversized else digits,
                 content="oversized" if oversized else "digits:" + "".join(map(str, digits)),
                 cancel_after_ns=round(cancel_s[i] * S_NS) if cancelled else None,
                 deadline_after_ns=None if c.job_deadline_s is None else round(c.job_deadline_s * S_NS),

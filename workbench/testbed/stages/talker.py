@@ -20,7 +20,6 @@ class _Speaking:
 
     object_id: int
     group: list[Any] = field(default_factory=list)
-    frames: int = 0
     groups: int = 0
     speaking: bool = False
 
@@ -110,7 +109,6 @@ class TalkerWorker(Worker):
                     self, self._out, stream, group, size_bytes=2 * len(memory.group) * self._model.dims.codebooks,
                     units=len(memory.group), emitted_ns=end_ns, producer_span=member.span, final=final,
                 )  # fmt: skip
-                memory.frames += len(memory.group)
                 memory.group = []
                 memory.groups += 1
             if final:

@@ -128,8 +128,8 @@ class Stream:
         The job's previous launch here: its state dependency. 0 before the first.
     input_final : bool
         The last input has been taken over.
-    slot : int
-        Row in the model's state; -1 while it holds none.
+    slot, object_id : int
+        Row in the model's state, -1 while it holds none; number of that state object in the trace.
     memory : Any
         The stage's own state.
     """
@@ -142,6 +142,7 @@ class Stream:
     last_end_ns: int = 0
     input_final: bool = False
     slot: int = -1
+    object_id: int = 0
     memory: Any = None
 
 

@@ -127,7 +127,8 @@ class SpeechModels:
         )  # fmt: skip
         args, options = common("talker")
         speaker = TalkerWorker(
-            *args, model=self.talker, first_frames=limits.first_frames, steady_frames=limits.steady_frames,
+            *args, model=self.talker, slots=min(limits.talker, self.talker.slots),
+            first_frames=limits.first_frames, steady_frames=limits.steady_frames,
             out=Port(edge["talker>code2wav"], vocoder.inbox), **options,
         )  # fmt: skip
         args, options = common("phonemizer")
@@ -137,7 +138,7 @@ class SpeechModels:
         )  # fmt: skip
         args, options = common("thinker")
         writer = ThinkerWorker(
-            *args, model=self.thinker, grammar=self.grammar,
+            *args, model=self.thinker, slots=min(limits.thinker, self.thinker.slots), grammar=self.grammar,
             out=Port(edge["thinker>phonemizer"], phonemizer.inbox), **options,
         )  # fmt: skip
         return {"thinker": writer, "phonemizer": phonemizer, "talker": speaker, "code2wav": vocoder}

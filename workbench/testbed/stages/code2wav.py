@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,19 +12,17 @@ from workbench.testbed.handoff import Handoff, Launch, Member, Stream
 from workbench.testbed.models.code2wav import AudioChunk, Code2Wav, pcm_chunk
 from workbench.testbed.models.rvq import Codebooks
 from workbench.testbed.server import Server
-from workbench.testbed.stages.port import Slots
-from workbench.testbed.worker import ALLOCATE, RELEASE, Worker
+from workbench.testbed.stages.port import SlotWorker
 
 
 @dataclass(slots=True)
 class _Decoding:
     """A job at the vocoder."""
 
-    object_id: int
     generation: int
 
 
-class Code2WavWorker(Worker):
+class Code2WavWorker(SlotWorker):
     """Stateful vocoder: first chunks at once and alone in their size, later chunks of equal length in one launch.
 
     Parameters
@@ -47,35 +44,28 @@ class Code2WavWorker(Worker):
         server: Server,
         **kwargs: Any,
     ) -> None:
-        super().__init__(*args, **kwargs)
-        self._model = model
+        super().__init__(*args, model=model, slots=model.slots, **kwargs)
         self._codebooks = codebooks
         self._spec = spec
         self._revision = revision
         self._timeout_ns = timeout_ns
         self._server = server
-        self._slots = Slots(model.slots)
         self._generation = 0
-        self._waiting: deque[Stream] = deque()  # jobs without a slot
-        self._queue: list[Stream] = []  # jobs with a slot, in order of arrival of their oldest chunk
 
     def take(self, stream: Stream, handoff: Handoff) -> None:
         """A group of frames; a new job also waits for a slot."""
         if stream.memory is None:
             self._generation += 1
-            stream.memory = _Decoding(self.writer.new_id(), self._generation)
+            stream.memory = _Decoding(self._generation)
             self._waiting.append(stream)
         stream.pending.append(handoff)
 
     def choose(self, time_ns: int) -> Launch | None:
         """A first chunk alone; else the bucket of equal length that holds the oldest chunk."""
-        while self._waiting and (slot := self._slots.take()) is not None:
-            stream = self._waiting.popleft()
-            stream.slot = slot
-            self._model.start(slot)
-            self._queue.append(stream)
-            self.held(stream, ALLOCATE, self._model.state_bytes, stream.memory.object_id)
-        ready = sorted((s for s in self._queue if s.pending), key=lambda s: s.pending[0].received_ns)
+        while (admitted := self.admit(lambda _: self._model.state_bytes)) is not None:
+            self._model.start(admitted.slot)
+            self._active.append(admitted)
+        ready = sorted((s for s in self._active if s.pending), key=lambda s: s.pending[0].received_ns)
         if not ready:
             return None
         for stream in ready:
@@ -86,7 +76,7 @@ class Code2WavWorker(Worker):
         if len(bucket) == self.limit:
             return self._bucket(bucket, "full", held=True)
         closes_ns = ready[0].pending[0].received_ns + self._timeout_ns
-        if any(stream.input_final for stream in bucket) or len(bucket) == len(self._queue):
+        if any(stream.input_final for stream in bucket) or len(bucket) == len(self._active):
             return self._bucket(bucket, "drain", held=True)
         if time_ns < closes_ns:
             self.wake_ns = closes_ns
@@ -131,15 +121,3 @@ class Code2WavWorker(Worker):
             )
             if chunk.is_final:
                 self.close(stream)
-
-    def release(self, stream: Stream) -> None:
-        """Free the decoder state and leave the queues."""
-        if stream in self._waiting:
-            self._waiting.remove(stream)
-        if stream in self._queue:
-            self._queue.remove(stream)
-        if stream.slot >= 0:
-            self.held(stream, RELEASE, 0, stream.memory.object_id)
-            self._model.free(stream.slot)
-            self._slots.give_back(stream.slot)
-            stream.slot = -1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,21 +9,19 @@ import torch
 
 from workbench.testbed.handoff import Handoff, Launch, Member, Stream
 from workbench.testbed.models.talker import Talker
-from workbench.testbed.stages.port import Port, Slots, hand_on
-from workbench.testbed.worker import ALLOCATE, RELEASE, Worker
+from workbench.testbed.stages.port import Port, SlotWorker, hand_on
 
 
 @dataclass(slots=True)
 class _Speaking:
     """A job at the talker: the group of frames being filled, and whether a phrase is being spoken."""
 
-    object_id: int
     group: list[Any] = field(default_factory=list)
     groups: int = 0
     speaking: bool = False
 
 
-class TalkerWorker(Worker):
+class TalkerWorker(SlotWorker):
     """Autoregressive talker with continuous batching over requests; speaks a request's phrases one after another.
 
     The first group of frames is short, so that sound starts early; later groups are longer, so that the vocoder runs
@@ -36,30 +33,23 @@ class TalkerWorker(Worker):
     def __init__(
         self, *args: Any, model: Talker, first_frames: int, steady_frames: int, out: Port, **kwargs: Any
     ) -> None:
-        super().__init__(*args, **kwargs)
-        self._model = model
+        super().__init__(*args, model=model, **kwargs)
         self._first_frames = first_frames
         self._steady_frames = steady_frames
         self._out = out
-        self._slots = Slots(min(self.limit, model.slots))
         self._no_frames = torch.zeros(0, model.dims.codebooks, dtype=torch.int64, device=model.device)
-        self._waiting: deque[Stream] = deque()
-        self._active: list[Stream] = []
 
     def take(self, stream: Stream, handoff: Handoff) -> None:
         """A phrase; a new job also waits for a slot."""
         if stream.memory is None:
-            stream.memory = _Speaking(self.writer.new_id())
+            stream.memory = _Speaking()
             self._waiting.append(stream)
         stream.pending.append(handoff)
 
     def choose(self, time_ns: int) -> Launch | None:
         """One step of every job that has something to say."""
-        while self._waiting and (slot := self._slots.take()) is not None:
-            stream = self._waiting.popleft()
-            stream.slot = slot
-            self._active.append(stream)
-            self.held(stream, ALLOCATE, self._model.state_bytes, stream.memory.object_id)
+        while (admitted := self.admit(lambda _: self._model.state_bytes)) is not None:
+            self._active.append(admitted)
         members = []
         for stream in self._active:
             if stream.memory.speaking:
@@ -113,15 +103,3 @@ class TalkerWorker(Worker):
                 memory.groups += 1
             if final:
                 self.close(stream)
-
-    def release(self, stream: Stream) -> None:
-        """Free the slot and leave the queues."""
-        if stream in self._waiting:
-            self._waiting.remove(stream)
-        if stream in self._active:
-            self._active.remove(stream)
-        if stream.slot >= 0:
-            self.held(stream, RELEASE, 0, stream.memory.object_id)
-            self._model.free(stream.slot)
-            self._slots.give_back(stream.slot)
-            stream.slot = -1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any
 
 import torch
@@ -10,24 +9,19 @@ import torch
 from workbench.testbed.handoff import Handoff, Launch, Member, Stream
 from workbench.testbed.models.grammar import DigitGrammar, DigitReply
 from workbench.testbed.models.thinker import Thinker
-from workbench.testbed.stages.port import Port, Slots, hand_on
-from workbench.testbed.worker import ALLOCATE, RELEASE, Worker
+from workbench.testbed.stages.port import Port, SlotWorker, hand_on
 
 
-class ThinkerWorker(Worker):
+class ThinkerWorker(SlotWorker):
     """Language model with continuous batching: one prefill per launch before any decode step, then all active rows."""
 
     state_kind = "kv"
 
     def __init__(self, *args: Any, model: Thinker, grammar: DigitGrammar, out: Port, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._model = model
+        super().__init__(*args, model=model, **kwargs)
         self._grammar = grammar
         self._allowed = torch.tensor(grammar.ids, device=model.device)
         self._out = out
-        self._slots = Slots(min(self.limit, model.slots))
-        self._waiting: deque[Stream] = deque()
-        self._active: list[Stream] = []
 
     def take(self, stream: Stream, handoff: Handoff) -> None:
         """A request: it waits for a slot."""
@@ -36,18 +30,21 @@ class ThinkerWorker(Worker):
 
     def choose(self, time_ns: int) -> Launch | None:
         """The oldest waiting request if a slot is free, else a decode step of all active rows."""
-        if self._waiting and (slot := self._slots.take()) is not None:
-            stream = self._waiting.popleft()
-            stream.slot = slot
-            ids = self._grammar.prompt(stream.job.digits)
-            stream.memory = (self._grammar.reply(len(stream.job.digits)), ids, self.writer.new_id())
-            self.held(stream, ALLOCATE, len(ids) * self._model.kv_bytes_per_token, stream.memory[2])
+        if (stream := self.admit(self._prompt_bytes)) is not None:
+            ids = stream.memory[1]
             used = [stream.pending.popleft()]
             return Launch([Member(stream, used, len(ids), used[0].bytes)], "drain", kind="prefill")
         if self._active:
             closed_by = "full" if len(self._active) == self.limit else "drain"
             return Launch([Member(stream, [], 1) for stream in self._active], closed_by, kind="decode")
         return None
+
+    def _prompt_bytes(self, stream: Stream) -> int:
+        """Prepare the prompt and the reply; the size of the prompt's keys and values."""
+        ids = self._grammar.prompt(stream.job.digits)
+        stream.memory = (self._grammar.reply(len(stream.job.digits)), ids)
+        size_bytes: int = len(ids) * self._model.kv_bytes_per_token
+        return size_bytes
 
     def execute(self, launch: Launch) -> None:
         """Prefill one prompt, or one decode step; results are rows of logits over the closed vocabulary."""
@@ -76,15 +73,3 @@ class ThinkerWorker(Worker):
                 self.close(stream)
             elif launch.kind == "prefill":
                 self._active.append(stream)
-
-    def release(self, stream: Stream) -> None:
-        """Free the KV slot and leave the queues."""
-        if stream in self._waiting:
-            self._waiting.remove(stream)
-        if stream in self._active:
-            self._active.remove(stream)
-        if stream.slot >= 0:
-            self.held(stream, RELEASE, 0, stream.memory[2])
-            self._model.free(stream.slot)
-            self._slots.give_back(stream.slot)
-            stream.slot = -1

@@ -41,7 +41,10 @@ def probe_cost(
         raise UsageError("a metric of at least two probe pairs", "none", where="probe_cost", fix="Record more pairs.")
     y = alt.Y("metric:N", sort=metrics, title=None, scale=alt.Scale(domain=metrics))
     x = alt.X(
-        "low:Q", title="probes on / probes off (1 = no cost)", scale=alt.Scale(zero=False), axis=alt.Axis(format=".2f")
+        "low:Q",
+        title="probes on / probes off (1 = no cost)",
+        scale=alt.Scale(zero=False, padding=16),
+        axis=alt.Axis(format=".2f"),
     )
     frame = pl.concat(
         [

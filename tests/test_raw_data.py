@@ -56,3 +56,16 @@ def test_the_trace_rebuilds_end_to_end_time(run: Path) -> None:
     ended = pl.read_parquet(run / "outcome.parquet").filter(pl.col("status") == "ok")["request"]
     reached = paths.requests.filter((pl.col("terminal") == "job") & pl.col("latency_ns").is_not_null())["request"]
     assert set(ended) == set(reached)
+
+
+def test_stages_overlap_within_every_long_request() -> None:
+    """Streaming edges: the vocoder starts before the talker ends, the talker before the thinker ends."""
+    for run in (run for run in RUNS if run.name.startswith(("cpu-light-", "cpu-near-"))):
+        ended = pl.read_parquet(run / "outcome.parquet").filter(pl.col("status") == "ok").select("request")
+        long = pl.read_parquet(run / "request.parquet").filter(pl.col("class") == "long").select("request")
+        service = pl.read_parquet(run / "span.parquet").filter(pl.col("kind") == "service")
+        bounds = service.group_by("request", "stage").agg(pl.min("start_ns"), pl.max("end_ns"))
+        wide = bounds.join(long.join(ended, on="request"), on="request").pivot("stage", index="request")
+        assert wide.height > 30, run.name
+        assert (wide["start_ns_talker"] < wide["end_ns_thinker"]).all(), run.name
+        assert (wide["start_ns_code2wav"] < wide["end_ns_talker"]).all(), run.name

@@ -93,13 +93,16 @@ def test_concurrency_changes_no_sample(calm: tuple[Path, Path], models: SpeechMo
 
 
 def test_edges_stream(calm: tuple[Path, Path]) -> None:
-    """The vocoder has its first frames before the talker ends, the talker its first phrase before the thinker ends."""
+    """A consumer has its first chunk before the producer ends: certain where the producer's own thread hands over.
+
+    When another thread gets to run is the system's choice; the recordings of the real models show the whole chain.
+    """
     run, _ = calm
     long_requests = pl.read_parquet(run / "request.parquet").filter(pl.col("class") == "long").select("request")
     span = pl.read_parquet(run / "span.parquet").filter(pl.col("kind") == "service")
     last = span.group_by("request", "stage").agg(pl.max("end_ns"))
     first = pl.read_parquet(run / "chunk.parquet").filter(pl.col("seq") == 0).join(long_requests, on="request")
-    for edge, producer in (("phonemizer>talker", "thinker"), ("talker>code2wav", "talker")):
+    for edge, producer in (("thinker>phonemizer", "thinker"), ("talker>code2wav", "talker")):
         arrivals = first.filter(pl.col("edge") == edge)
         ended = arrivals.join(last.filter(pl.col("stage") == producer), on="request")
         assert len(ended) == len(long_requests) > 0

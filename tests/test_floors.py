@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 FLOORS: tuple[frozenset[str], ...] = (
-    frozenset({"errors", "units"}),
+    frozenset({"errors", "twin", "units"}),
     frozenset({"graph", "schema", "control", "stats", "charts", "provenance"}),
     frozenset({"trace", "workload"}),
     frozenset({"metrics", "testing"}),
@@ -25,8 +25,11 @@ FLOORS: tuple[frozenset[str], ...] = (
     frozenset({"", "__main__", "agenda", "cli", "lab", "markup", "profile", "report", "verbs"})
     | frozenset({"notebook", "notebook_form", "notebook_job"}),
 )
-# Neighbors on one floor: graphs and charts speak the vocabulary of the tables.
-NEIGHBORS = frozenset({("graph", "schema"), ("charts", "schema")})
+# Neighbors on one floor: graphs, charts and control speak the vocabulary of the tables; whoever fails says how.
+NEIGHBORS = frozenset({("graph", "schema"), ("charts", "schema"), ("control", "schema"), ("control", "graph")}) | {
+    ("twin", "errors")
+}
+
 
 # What must run on a machine that has nothing but these packages and the standard library.
 BARE = (

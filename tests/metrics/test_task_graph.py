@@ -7,7 +7,7 @@ from hypothesis import given
 
 from tests.metrics.frames import edited, graph_of, polars_tables
 from workbench.errors import DataIntegrityError, UsageError
-from workbench.metrics.compiled import compiled
+from workbench.twin import compiled
 from workbench.metrics.critical_path import critical_paths
 from workbench.metrics.retiming import reproduces
 from workbench.metrics.task_graph import TaskGraph

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from workbench.metrics.activities import HOST, Activities, Requests, violation_rows
-from workbench.metrics.compiled import compiled
+from workbench.twin import compiled
 from workbench.metrics.tables import NONE, Bools, Ints
 from workbench.metrics.waits import CAUSE_CODE, Chains, Links, Waits, grouped
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from workbench.errors import DataIntegrityError
-from workbench.metrics.compiled import compiled
+from workbench.twin import compiled
 
 Ints = npt.NDArray[np.integer[Any]]
 Bools = npt.NDArray[np.bool_]

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from workbench.metrics.activities import PREPROCESS, SERVICE, Activities, Places, Requests
-from workbench.metrics.compiled import compiled
+from workbench.twin import compiled
 from workbench.metrics.tables import NONE, Bools, Finder, Ints, codes, need, whole
 from workbench.schema.enums import CAUSE, SPAN_KIND, WAIT_KINDS
 

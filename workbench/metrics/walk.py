@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from workbench.metrics.compiled import compiled
+from workbench.twin import compiled
 from workbench.metrics.dependencies import CREDIT, DATA, STATE
 from workbench.metrics.tables import Bools, Int, Ints
 from workbench.metrics.task_graph import TaskGraph

@@ -1,0 +1,36 @@
+"""Ranges of every quantity that enters a rule, so that no sum of them can leave a 64-bit integer.
+
+Python integers do not overflow and compiled ones wrap in silence. Whoever feeds the rules (plan, testbed, importer)
+checks with `within`; the rules may then add without looking. The largest sum that a rule forms is a byte count over all
+chunks of a stream over all edges: ``MAX_CHUNK_BYTES * MAX_CHUNKS * MAX_EDGES = 2**60``; times stay below ``2**61``, so
+the difference and the sum of two fit.
+"""
+
+from __future__ import annotations
+
+from workbench.errors import UsageError
+from workbench.twin import rule
+
+MAX_TIME_NS = 1 << 61
+MAX_CHUNK_BYTES = 1 << 34
+MAX_CHUNKS = 1 << 20
+MAX_EDGES = 1 << 6
+# Bound that never binds: above any sum that the ranges allow, low enough to be added to.
+UNBOUNDED = 1 << 61
+
+
+def within(value: int, low: int, high: int, where: str) -> int:
+    """`value` itself; UsageError unless it is an integer in ``low..high``."""
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise UsageError(f"an integer from {low} to {high}", repr(value), where=where)
+    return value
+
+
+@rule
+def clip(value: float, low: float, high: float) -> float:
+    """`value` moved into ``low..high``; not-a-number becomes `low`, so that a score always orders."""
+    if value >= high:
+        return high
+    if value > low:
+        return value
+    return low

@@ -7,13 +7,13 @@ from hypothesis import given
 
 from tests.metrics.frames import edited, graph_of, polars_tables
 from workbench.errors import DataIntegrityError, UsageError
-from workbench.twin import compiled
 from workbench.metrics.critical_path import critical_paths
 from workbench.metrics.retiming import reproduces
 from workbench.metrics.task_graph import TaskGraph
 from workbench.testing.example import ORIGIN_NS, REQUEST
 from workbench.testing.traces import changed, random_traces, worked_example, write_folder
 from workbench.trace.store import build, open_store
+from workbench.twin import compiled
 from workbench.units import MS_NS
 
 

@@ -13,9 +13,9 @@ import numpy as np
 import polars as pl
 
 from workbench.metrics.activities import HOST, Activities, Requests, violation_rows
-from workbench.twin import compiled
 from workbench.metrics.tables import NONE, Bools, Ints
 from workbench.metrics.waits import CAUSE_CODE, Chains, Links, Waits, grouped
+from workbench.twin import compiled
 
 # Kinds of dependency. Their order decides ties: of two that end together, the smaller number is the cause.
 DATA, STATE, CREDIT, RESOURCE, BATCH = range(5)

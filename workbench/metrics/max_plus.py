@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from workbench.twin import compiled
 from workbench.metrics.dependencies import DATA, RESOURCE, STATE
 from workbench.metrics.tables import Bools, Int, Ints
 from workbench.metrics.task_graph import TaskGraph
 from workbench.metrics.waits import grouped
+from workbench.twin import compiled
 
 FAR = np.iinfo(np.int64).max
 

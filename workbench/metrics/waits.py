@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 
 from workbench.metrics.activities import PREPROCESS, SERVICE, Activities, Places, Requests
-from workbench.twin import compiled
 from workbench.metrics.tables import NONE, Bools, Finder, Ints, codes, need, whole
 from workbench.schema.enums import CAUSE, SPAN_KIND, WAIT_KINDS
+from workbench.twin import compiled
 
 BATCH_WAIT, CREDIT_STALL = SPAN_KIND.index("batch_wait"), SPAN_KIND.index("credit_stall")
 CAUSE_CODE = {name: position for position, name in enumerate(CAUSE)}

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from workbench.twin import compiled
 from workbench.metrics.dependencies import CREDIT, DATA, STATE
 from workbench.metrics.tables import Bools, Int, Ints
 from workbench.metrics.task_graph import TaskGraph
 from workbench.metrics.waits import BATCH_WAIT, CAUSE_CODE, CREDIT_STALL
 from workbench.schema.enums import SPAN_KIND
+from workbench.twin import compiled
 
 _HOST, _QUEUE, _UNATTRIBUTED = (SPAN_KIND.index(kind) for kind in ("host", "queue", "unattributed"))
 _UNKNOWN, _ARRIVAL_CAUSE = CAUSE_CODE["unknown"], CAUSE_CODE["arrival"]

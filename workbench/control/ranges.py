@@ -15,6 +15,11 @@ MAX_TIME_NS = 1 << 61
 MAX_CHUNK_BYTES = 1 << 34
 MAX_CHUNKS = 1 << 20
 MAX_EDGES = 1 << 6
+# A service time is at most 18 minutes and a batch 1024 members, so that a batch's time in thousandths still fits.
+MAX_SERVICE_NS = 1 << 40
+MAX_BATCH = 1 << 10
+# A consumer faster than 1 TB/s is one that never holds anything up.
+MAX_BYTES_PER_S = 1 << 40
 # Bound that never binds: above any sum that the ranges allow, low enough to be added to.
 UNBOUNDED = 1 << 61
 

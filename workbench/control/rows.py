@@ -46,15 +46,15 @@ class Column:
         if self.kind is int:
             return within(value, self.low, self.high, where)
         if self.kind is tuple:
-            if not isinstance(value, list) or not value:
+            if not isinstance(value, list | tuple) or not value:
                 raise UsageError("a list of integers", repr(value), where=where)
             checked = tuple(within(each, self.low, self.high, where) for each in value)
             if list(checked) != sorted(set(checked)):
                 raise UsageError("integers that ascend", repr(value), where=where)
             return checked
         if not isinstance(value, self.kind):
-            raise UsageError({bool: "true or false", str: "a text"}[self.kind], repr(value), where=where)
-        if self.kind is str and (value not in self.choices if self.choices else not value.strip()):
+            raise UsageError("true or false" if self.kind is bool else "a text", repr(value), where=where)
+        if isinstance(value, str) and (value not in self.choices if self.choices else not value.strip()):
             raise UsageError(f"one of {list(self.choices)}" if self.choices else "a text", repr(value), where=where)
         return value
 

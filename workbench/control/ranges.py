@@ -31,6 +31,13 @@ def within(value: int, low: int, high: int, where: str) -> int:
     return value
 
 
+def number(value: float, low: float, high: float, where: str) -> float:
+    """`value` itself; UsageError unless it is a number in ``low..high`` (not-a-number is in no range)."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        raise UsageError(f"a number from {low:g} to {high:g}", repr(value), where=where)
+    return value
+
+
 @rule
 def clip(value: float, low: float, high: float) -> float:
     """`value` moved into ``low..high``; not-a-number becomes `low`, so that a score always orders."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import builtins
 import hashlib
+import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ from workbench.errors import UsageError
 P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
+
+# Flat integers that rules read and write: a list in the interpreted form, an int64 array in the compiled one.
+Vector = list[int]
 
 _ROOT = Path(__file__).resolve().parent
 
@@ -57,7 +61,7 @@ def twin(name: str, *, compiled: bool = True, edits: Sequence[Edit] = ()) -> Mod
     Parameters
     ----------
     name : str
-        Full name of a module that holds rules.
+        Full name of a module that holds rules, of this package or another.
     compiled : bool, keyword-only
         Whether the rules of the copy are compiled (at their first call) or plain Python.
     edits : sequence of Edit, keyword-only
@@ -93,7 +97,13 @@ def _twin(name: str, compiled: bool, edits: tuple[Edit, ...]) -> ModuleType:
 
 
 def _path(name: str) -> Path | None:
-    """The file of a module of this package; None for anything else."""
+    """The source file of a module, of this package or another; None for anything else."""
+    if name.partition(".")[0] != "workbench":
+        try:
+            spec = importlib.util.find_spec(name)
+        except ModuleNotFoundError:
+            return None
+        return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
     base = _ROOT.joinpath(*name.split(".")[1:])
     return next((path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()), None)
 
@@ -101,21 +111,27 @@ def _path(name: str) -> Path | None:
 def _source(name: str) -> str:
     path = _path(name)
     if path is None:
-        raise UsageError("a module of this package", repr(name))
+        raise UsageError("a module with Python source", repr(name))
     return path.read_text("utf-8")
 
 
 @lru_cache(maxsize=256)
 def _imported(name: str) -> tuple[str, ...]:
-    """The modules of this package that `name` imports at its top, directly or not, each after those it needs itself."""
+    """The modules that `name` imports at its top, directly or not, each after those it needs itself.
+
+    Those of this package and of the package of `name`; other packages hold no rules.
+    """
+    packages = ("workbench", name.partition(".")[0])
     found: dict[str, None] = {}
     for node in ast.parse(_source(name)).body:
         wanted = []
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("workbench"):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in packages:
             inner = [f"{node.module}.{alias.name}" for alias in node.names]
             wanted = [each for each in inner if _path(each)] or [str(node.module)]
         elif isinstance(node, ast.Import):
-            wanted = [alias.name for alias in node.names if alias.name.startswith("workbench.")]
+            wanted = [
+                alias.name for alias in node.names if "." in alias.name and alias.name.partition(".")[0] in packages
+            ]
         for each in wanted:
             found.update(dict.fromkeys(_imported(each)))
     return (*found, name)

@@ -88,3 +88,26 @@ ENUMS: dict[str, tuple[str, ...]] = {
     "note_level": NOTE_LEVEL,
     "probes": PROBES,
 }
+
+# What a fault plan can break. No column stores it (an acted fault is an `event` row), so it is not among ENUMS. The
+# positions are the codes of `workbench.control.faults`.
+FAULT = (
+    "kill",
+    "lose",
+    "delay",
+    "duplicate",
+    "reorder",
+    "partition",
+    "heal",
+    "pause",
+    "resume",
+    "lost_branch",
+    "cancel",
+    "deadline",
+    "clock_step",
+    "slow",
+    "reconnect",
+)
+
+# What a fault plan counts: the messages of an edge, then what a stage or a client does. Positions are codes too.
+FAULT_EVENT = ("data", "ack", "credit", "control", "admit", "start", "take")

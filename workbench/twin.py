@@ -65,7 +65,8 @@ def twin(name: str, *, compiled: bool = True, edits: Sequence[Edit] = ()) -> Mod
     compiled : bool, keyword-only
         Whether the rules of the copy are compiled (at their first call) or plain Python.
     edits : sequence of Edit, keyword-only
-        Changes to the source of the copy. The machine code of an edited copy is not kept on disk.
+        Changes to the source of the copy. The machine code of an edited module, and of those that import it, is not
+        kept on disk.
 
     Raises
     ------
@@ -89,9 +90,10 @@ def _twin(name: str, compiled: bool, edits: tuple[Edit, ...]) -> ModuleType:
     for edit in edits:
         if edit.module not in names:
             raise UsageError(f"a module among {names}", repr(edit.module), where=f"edit of {edit.old!r}")
-    stamp = "" if edits else _digest(tuple(names))
     copies: dict[str, ModuleType] = {}
     for each in names:
+        needed = _imported(each)
+        stamp = "" if any(edit.module in needed for edit in edits) else _digest(needed)
         copies[each] = _copy(each, copies, compiled, stamp, [edit for edit in edits if edit.module == each])
     return copies[name]
 

@@ -108,13 +108,14 @@ def step(p: Vector, at: int, s: Vector, w: int, now_ns: int, goal: int, found: i
     Returns
     -------
     mode, reason : int
-        Reason of *this* step: NONE if the mode stays, ORDERED, RECOVERED (one up) or the trouble. A trouble in *static*
-        is reported too; there is no mode to lose.
+        Reason of *this* step: ORDERED, RECOVERED (one up), a trouble that cost a mode or restarted the hold, else NONE.
 
     Notes
     -----
-    MEMORY, QUALITY and THROUGHPUT are averages over a window. For `settle_ns` after a fall that window still holds the
-    mode before, so they cost no second mode, but they keep the hold from running.
+    A guard counts only where the controller can be the cause: MEMORY and QUALITY from *admission_credit* on (the memory
+    of a server without control is what the controller is there to cure), THROUGHPUT from *shadow* on (its probes cost).
+    Guards are averages over a window. For `settle_ns` after a fall that window still holds the mode before, so they
+    cost no second mode, but they keep the hold from running.
     """
     mode = s[w + MODE]
     if now_ns < s[w + QUIET_SINCE_NS]:
@@ -124,7 +125,7 @@ def step(p: Vector, at: int, s: Vector, w: int, now_ns: int, goal: int, found: i
     if goal < mode:
         _enter(s, w, goal, now_ns)
         return goal, ORDERED
-    if found != NONE:
+    if _counts(mode, found):
         s[w + QUIET_SINCE_NS] = now_ns
         settling = s[w + FELL_NS] >= 0 and now_ns - s[w + FELL_NS] < p[at + SETTLE_NS]
         if mode > STATIC and (found < MEMORY or not settling):
@@ -137,6 +138,16 @@ def step(p: Vector, at: int, s: Vector, w: int, now_ns: int, goal: int, found: i
         _enter(s, w, mode, now_ns)
         return mode, RECOVERED
     return mode, NONE
+
+
+@rule
+def _counts(mode: int, found: int) -> bool:
+    """Whether a trouble can be the controller's doing in this mode."""
+    if MEMORY <= found <= QUALITY:
+        return mode >= ADMISSION_CREDIT
+    if found == THROUGHPUT:
+        return mode >= SHADOW
+    return found != NONE
 
 
 @rule

@@ -12,7 +12,7 @@ one step would make circles: a before its sibling b, b before c, c before a.
 
 from __future__ import annotations
 
-from workbench.control.ranges import UNBOUNDED, clip
+from workbench.control.ranges import clip
 from workbench.control.signals import AGE, FIRST, ORDER, REQUEST, SIBLING, SIGNALS, SLACK, TASK
 from workbench.control.terms import FAR, Floats, ratio, term
 from workbench.twin import Vector, rule
@@ -24,8 +24,8 @@ AGING, WEIGHTS_HEAD = range(2)
 WEIGHT_OF, LOW, HIGH, WEIGHTS_ROW = range(4)
 
 # Class orders; the position is the code.
-CLASS_ORDERS = ("none", "first-chunk-first", "on-time-first", "late-first")
-NO_CLASSES, FIRST_CHUNK_FIRST, ON_TIME_FIRST, LATE_FIRST = range(len(CLASS_ORDERS))
+CLASS_ORDERS = ("none", "first-chunk-first", "on-time-first")
+NO_CLASSES, FIRST_CHUNK_FIRST, ON_TIME_FIRST = range(len(CLASS_ORDERS))
 
 SIBLING_ORDERS = ("none", "longest-first")
 NO_SIBLINGS, LONGEST_FIRST = range(len(SIBLING_ORDERS))
@@ -72,13 +72,10 @@ def class_of(spec: Vector, signals: Vector, s: int) -> int:
 
     A task whose slack is unknown is on time, one whose place in the output is unknown is in steady state.
     """
-    late = 1 if signals[s + SLACK] < 0 else 0
     if spec[CLASSES] == FIRST_CHUNK_FIRST:
         return 0 if signals[s + FIRST] > 0 else 1
     if spec[CLASSES] == ON_TIME_FIRST:
-        return late
-    if spec[CLASSES] == LATE_FIRST:
-        return 1 - late
+        return 1 if signals[s + SLACK] < 0 else 0
     return 0
 
 
@@ -165,7 +162,7 @@ def replica(choice: int, order: int, replicas: Vector, r: int, count: int) -> in
         Number of the replica, -1 if none is up.
     """
     best = -1
-    least = UNBOUNDED
+    least = 0
     for i in range(count):
         at = i
         load = 0
@@ -176,7 +173,7 @@ def replica(choice: int, order: int, replicas: Vector, r: int, count: int) -> in
             load = replicas[r + at * REPLICA + REPLICA_TASKS]
         else:
             load = replicas[r + at * REPLICA + REPLICA_BYTES]
-        if replicas[r + at * REPLICA + REPLICA_UP] != 0 and load < least:
+        if replicas[r + at * REPLICA + REPLICA_UP] != 0 and (best < 0 or load < least):
             best = at
             least = load
     return best

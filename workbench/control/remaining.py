@@ -80,8 +80,6 @@ def first_user(whole: int, k: int, total: int, next_total: int) -> int:
     """First chunk of the next stage that needs chunk `k` of this one; ``next_total + 1`` if none does."""
     if whole != 0:
         return 1
-    if total < 1:
-        return next_total + 1
     return (k - 1) * next_total // total + 1
 
 

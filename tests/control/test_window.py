@@ -255,9 +255,9 @@ def test_aimd_settles_after_a_consumer_gets_four_times_slower():
     """From 12 chunks (10 ms each, target 100 ms) to 3: a sawtooth around the target, the consumer always busy."""
     stream = steps("aimd", 10, 40, delay_ns=5 * MS)
     before = [chunks for time, _, chunks, _ in stream.log if 3_000 * MS < time < 4_000 * MS]
-    assert 5 <= min(before) <= max(before) <= 14
+    assert 5 <= min(before) <= max(before) <= 13
     after = [chunks for time, _, chunks, _ in stream.log if time > 5_000 * MS]
-    assert 1 <= min(after) <= max(after) <= 5
+    assert 1 <= min(after) <= max(after) <= 4
     gaps = np.diff([time for time in stream.taken_at if time > 5_000 * MS])
     assert np.mean(gaps) <= 1.05 * 40 * MS
     settled = next(time for time, outstanding, *_ in stream.log if time > 4_000 * MS and outstanding <= 5)
@@ -281,8 +281,7 @@ def test_pause_of_two_seconds(name):
         assert piled <= 120
     resumed = [time for time in stream.taken_at if time >= 5_000 * MS]
     gaps = np.diff(resumed[:100])
-    expected = 20 if name == "aimd" else 10  # half a window of one chunk cannot fill a round trip
-    assert gaps.max() <= expected * MS
+    assert gaps.max() <= 10 * MS
     if name == "model-predictive":
         wide = [wide for time, _, _, wide in stream.log if time >= 5_000 * MS]
         steady = 1_050 * MS * 100_000 // 1_000_000_000

@@ -239,9 +239,9 @@ def sojourn(
 
 @rule
 def paced(interval_ns: int, count: int) -> int:
-    """``interval / sqrt(count)``, rounded down, in integers: the control law of RFC 8289, section 4.1."""
-    scaled = min(count, 1 << 20) << 20
-    root = 1 << 10
+    """``interval / sqrt(count)`` within a millionth, in integers: the control law of RFC 8289, section 4.1."""
+    scaled = min(count, 1 << 20) << 40
+    root = 1 << 20
     while root * root < scaled:
         root <<= 1
     # Newton's method from above, on integers, ends at the rounded-down square root.
@@ -249,7 +249,7 @@ def paced(interval_ns: int, count: int) -> int:
     while lower < root:
         root = lower
         lower = (root + scaled // root) >> 1
-    return (interval_ns << 10) // root
+    return (interval_ns << 20) // root
 
 
 @dataclass(frozen=True, slots=True)

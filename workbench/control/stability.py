@@ -252,7 +252,7 @@ def feasible(
         Edge -> shortest time from a reservation to the return of its credit
         (`workbench.control.capacity.credit_hold_ns`); the rate of an edge that is missing is left unchecked.
     skews : mapping of str to int, keyword-only
-        Edge -> chunks, from `workbench.control.floors.edge_skews`; 0 where missing.
+        Edge -> chunks, from `workbench.control.skew.edge_skews`; 0 where missing.
 
     Returns
     -------

@@ -1,0 +1,135 @@
+"""Scenarios: a small world to explore, described in words and bounds instead of vectors."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from workbench.control.layout import EDGES, REQUESTS, STAGES, WINDOW, EdgePlan, Plan, edge_row
+from workbench.control.ranges import within
+from workbench.errors import UsageError
+from workbench.graph import CLIENT, Edge, Stage, StageGraph
+from workbench.verify import world
+
+# What the environment may do in a scenario: name -> action. Each needs a budget to happen.
+FAULTS: dict[str, int] = {
+    "expire": world.EXPIRE,
+    "cancel": world.CANCEL,
+    "lose-data": world.LOSE_DATA,
+    "lose-credit": world.LOSE_CREDIT,
+    "lose-control": world.LOSE_CONTROL,
+    "lose-reply": world.LOSE_REPLY,
+    "repeat-data": world.REPEAT_DATA,
+    "repeat-credit": world.REPEAT_CREDIT,
+    "repeat-control": world.REPEAT_CONTROL,
+    "repeat-reply": world.REPEAT_REPLY,
+    "reorder-data": world.REORDER_DATA,
+    "reorder-credit": world.REORDER_CREDIT,
+    "kill": world.KILL,
+    "upgrade": world.UPGRADE,
+    "mute": world.MUTE,
+    "fail": world.FAIL,
+    "reconnect": world.RECONNECT,
+    "resize": world.RESIZE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One small world.
+
+    Attributes
+    ----------
+    plan : Plan
+        Graph, requests and bounds, as for any machine. Window bytes must be window chunks times chunk bytes.
+    chunks : int
+        Chunks of each stream.
+    faults : mapping of str to int
+        Budget of each name in `FAULTS`; a name that is missing does not happen.
+    short_last : bool
+        Whether the last chunk is one byte smaller than what was reserved for it.
+    tenants, parents : tuple of int
+        As in `Plan.memory`.
+    """
+
+    plan: Plan
+    chunks: int = 2
+    faults: Mapping[str, int] = field(default_factory=dict)
+    short_last: bool = False
+    tenants: tuple[int, ...] = ()
+    parents: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        within(self.chunks, 1, 8, "chunks")
+        for name, count in self.faults.items():
+            if name not in FAULTS:
+                raise UsageError(f"faults among {sorted(FAULTS)}", repr(name), where="scenario")
+            within(count, 0, 8, f"budget of {name}")
+        for edge in self.plan.carried:
+            bounds = self.plan.edges.get(edge.name, EdgePlan())
+            if bounds.window_bytes != bounds.window_chunks * bounds.chunk_bytes:
+                raise UsageError(
+                    "window_bytes = window_chunks * chunk_bytes", str(bounds), where=f"scenario, edge {edge.name}"
+                )
+        if self.short_last and any(self.plan.edges[edge.name].chunk_bytes < 2 for edge in self.plan.carried):
+            raise UsageError("chunks of at least 2 bytes", "smaller ones", where="scenario with a short last chunk")
+
+    def vectors(self) -> tuple[list[int], list[int]]:
+        """Configuration `g` and initial state `m` of the world."""
+        g = self.plan.configuration()
+        m = self.plan.memory(self.tenants, self.parents)
+        alike = not self.parents and len(set(self.tenants or range(self.plan.tenants))) == 1
+        edges, stages = g[EDGES], g[STAGES]
+        data_room = 1 + max(g[edge_row(g, e) + WINDOW] for e in range(edges))
+        credit_room = 2
+        size = world.WORLD_HEAD + edges * (data_room + credit_room + 1) + 5 * stages
+        budget_at = len(m)
+        dead_at = budget_at + world.FAULTS
+        world_at = dead_at + stages
+        g += [self.chunks, int(self.short_last), data_room, credit_room, int(alike), budget_at, dead_at, world_at, size]
+        m += [0] * (world.FAULTS + stages + g[REQUESTS] * size)
+        for name, count in self.faults.items():
+            m[budget_at + FAULTS[name] - world.EXPIRE] = count
+        return g, m
+
+
+def chain(stages: int) -> StageGraph:
+    """A linear graph: s0 > s1 > ... > client."""
+    names = [f"s{i}" for i in range(stages)]
+    path = [CLIENT, *names, CLIENT]
+    return StageGraph(
+        f"chain-{stages}",
+        f"{stages} stages in a row",
+        "small world",
+        (Stage(CLIENT, "client"), *(Stage(name, "ar") for name in names)),
+        tuple(Edge(a, b, "tokens", "stream") for a, b in itertools.pairwise(path)),
+    )
+
+
+def fork_join() -> StageGraph:
+    """One stage feeds two, and a last one joins them: source > left, right > join > client."""
+    names = ("source", "left", "right", "join")
+    edges = ((CLIENT, "source"), ("source", "left"), ("source", "right"), ("left", "join"), ("right", "join"))
+    return StageGraph(
+        "fork-join",
+        "a fork and a join",
+        "small world",
+        (Stage(CLIENT, "client"), *(Stage(name, "ar", join=()) for name in names[:3]))
+        + (Stage("join", "ar", join=("left>join", "right>join")),),
+        tuple(Edge(a, b, "tokens", "stream") for a, b in (*edges, ("join", CLIENT))),
+    )
+
+
+def bounded(
+    graph: StageGraph, requests: int, *, window: int = 1, chunk_bytes: int = 1, spare_bytes: int = 0, **plan: object
+) -> Plan:
+    """A plan for `requests` requests at once with room for their floors and `spare_bytes` more.
+
+    Every edge has a floor of one chunk and the given window.
+    """
+    carried = [edge.name for edge in graph.edges if edge.source != CLIENT]
+    edge = EdgePlan(chunk_bytes, 1, window, window * chunk_bytes)
+    total = requests * len(carried) * chunk_bytes + spare_bytes
+    options: dict[str, object] = {"total_bytes": total, "edges": dict.fromkeys(carried, edge), **plan}
+    return Plan(graph, requests, **options)  # type: ignore[arg-type]

@@ -1,0 +1,185 @@
+"""A counterexample told to a person: who did what, in which order, and what is wrong at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from workbench.control import effects
+from workbench.control.effects import AT_EPOCH, EFFECT_SIZE, KIND, WHERE, WHO, A
+from workbench.control.phases import STATUSES
+from workbench.schema.enums import OUTCOME_STATUS
+from workbench.twin import Edit
+from workbench.verify import world
+from workbench.verify.explorer import Step, replay
+from workbench.verify.scenario import Scenario
+
+# What each property says, as the sentence that a violation contradicts.
+PROPERTIES: dict[int, str] = {
+    world.BOUND: "promised bytes and slots never exceed their bound, B(t) <= B_max",
+    world.CONSERVATION: "every credit is released exactly once: each sum equals what its accounts add up to",
+    world.HELD: "credit comes back only at takeover: whatever exists of a stream is still counted",
+    world.LEAK: "nothing works on an epoch that is over, and everything is released at its end",
+    world.TERMINAL: "every accepted request reaches exactly one terminal state",
+    world.ORDER: "no output is committed twice or out of order, and every stage sees its inputs in order",
+    world.AFTER_CANCEL: "nothing is delivered after the client has cancelled or was told the end",
+    world.LATE_LAUNCH: "after the end at most one reserved launch per stage follows, none once the stage was told",
+    world.STATE_MISUSE: "no state is used after its release, or by another request, generation or tenant",
+    world.UNRECORDED: "every launch is recorded, wasted ones too",
+    world.MIXED: "chunks of different epochs, generations or model revisions never meet in one output",
+    world.ROOM: "a wire never holds more than the credit allows",
+}
+KINDS: dict[str, str] = {
+    "deadlock": "no deadlock: unless all is done, something can happen",
+    "no-way-out": "once faults stop, every accepted request ends and everything is released",
+    "only-by-timeout": "without a silent loss, everything ends without waiting for a deadline",
+}
+
+
+def letter(r: int) -> str:
+    """Requests are called A, B, C."""
+    return chr(ord("A") + r)
+
+
+class Teller:
+    """Names of the stages and edges of one scenario, and sentences about its actions."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.g, self.m0 = scenario.vectors()
+        self.stages = (*scenario.plan.stages, "client")
+        self.edges = tuple(edge.name for edge in scenario.plan.carried)
+
+    def action(self, which: int, before: Sequence[int]) -> str:
+        """One sentence for an action taken in state `before`."""
+        g, m = self.g, list(before)
+        action, r = world.action_of(g, which), world.request_of(g, which)
+        place, seq = world.place_of(g, which), world.arg_of(g, which)
+        who = letter(r)
+        stage = self.stages[min(place, len(self.stages) - 1)]
+        edge = self.edges[min(place, len(self.edges) - 1)]
+
+        def data(i: int) -> str:
+            what = m[world.data_wire(g, r, place) + i] - 1
+            chunks = world.config(g, world.CHUNKS)
+            return f"{who}'s chunk {what % chunks} of epoch {what // chunks}"
+
+        def credit(i: int) -> str:
+            what = m[world.credit_wire(g, r, place) + i] - 1
+            base, chunks = world.limit_count(g), world.config(g, world.CHUNKS) + 1
+            taken, epoch = what // base % chunks, what // base // chunks
+            return f"{who}'s credit message on {edge} (epoch {epoch}: {taken} taken, limit {what % base})"
+
+        def control() -> str:
+            what = m[world.control_wire(g, r, place)] - 1
+            return f"{'stop' if what % 2 else 'start'} of {who} (epoch {what // 2})"
+
+        sentences = {
+            world.SUBMIT: lambda: f"client submits {who}",
+            world.ASK_AGAIN: lambda: f"controller looks again at {who}, which waits",
+            world.CONTROL: lambda: f"{stage} receives the {control()}",
+            world.REPLY: lambda: f"controller hears that {stage} has stopped {who}",
+            world.DATA: lambda: f"{data(0)} arrives over {edge}",
+            world.CREDIT: lambda: f"{credit(0)} arrives",
+            world.RESERVE: lambda: f"{stage} reserves room for {who}'s next chunk",
+            world.LAUNCH: lambda: f"{stage} launches {who}'s next task and takes its inputs over",
+            world.FINISH: lambda: f"{stage}'s launch for {who} ends",
+            world.NOTICE_ARRIVES: lambda: f"client hears that {who} has ended",
+            world.CANCEL_ARRIVES: lambda: f"controller receives the cancel of {who}",
+            world.RESEND: lambda: f"timer: {stage_of(g, self, place)} sends {who}'s chunk {seq} on {edge} again",
+            world.REFRESH: lambda: f"timer: {who}'s credit on {edge} is stated again",
+            world.START_AGAIN: lambda: f"timer: controller tells {stage} to start {who} again",
+            world.STOP_AGAIN: lambda: f"timer: controller tells {stage} to stop {who} again",
+            world.DETECT: lambda: f"controller learns that {stage}'s worker died; its successor is up and empty",
+            world.EXPIRE: lambda: f"deadline of {who} passes",
+            world.CANCEL: lambda: f"CLIENT cancels {who}",
+            world.LOSE_DATA: lambda: f"FAULT: {data(0)} is lost on {edge}",
+            world.LOSE_CREDIT: lambda: f"FAULT: {credit(0)} is lost",
+            world.LOSE_CONTROL: lambda: f"FAULT: the {control()} for {stage} is lost",
+            world.LOSE_REPLY: lambda: f"FAULT: {stage}'s word that it stopped {who} is lost",
+            world.REPEAT_DATA: lambda: f"FAULT: {data(0)} arrives over {edge}, and a copy stays on the wire",
+            world.REPEAT_CREDIT: lambda: f"FAULT: {credit(0)} arrives, and a copy stays on the wire",
+            world.REPEAT_CONTROL: lambda: f"FAULT: {stage} receives the {control()}, and a copy stays on the wire",
+            world.REPEAT_REPLY: lambda: f"FAULT: {stage}'s word that it stopped {who} arrives, and a copy stays",
+            world.REORDER_DATA: lambda: f"FAULT: {data(1)} overtakes another and arrives over {edge}",
+            world.REORDER_CREDIT: lambda: f"FAULT: {credit(1)} overtakes another and arrives",
+            world.KILL: lambda: f"FAULT: {stage}'s worker dies",
+            world.UPGRADE: lambda: f"FAULT: {stage}'s worker dies; its successor will run another model revision",
+            world.MUTE: lambda: f"FAULT: {stage} silently forgets to work on {who}",
+            world.FAIL: lambda: f"FAULT: {stage}'s launch for {who} ends in an error",
+            world.RECONNECT: lambda: f"FAULT: {who}'s connection to the client breaks and is made again",
+            world.RESIZE: lambda: f"FAULT: the credit protocol changes {who}'s window on {edge}",
+        }
+        return sentences[action]()
+
+    def consequences(self, step: Step) -> list[str]:
+        """What the machine did in a step, for those effects that a reader wants to know."""
+        lines = []
+        out = step.effects
+        for i in range(out[0]):
+            at = 1 + i * EFFECT_SIZE
+            kind, who, where, epoch, number = (out[at + field] for field in (KIND, WHO, WHERE, AT_EPOCH, A))
+            if kind == effects.ADMITTED:
+                lines.append(f"{letter(who)} is admitted, epoch {epoch}")
+            elif kind == effects.REFUSED:
+                lines.append(f"{letter(who)} is {('', 'made to wait', 'rejected')[number]}")
+            elif kind == effects.ENDED:
+                lines.append(f"{letter(who)} ends: {OUTCOME_STATUS[number - 1]}")
+            elif kind == effects.FREED:
+                lines.append(f"everything {letter(who)} held in epoch {epoch} is back")
+            elif kind == effects.COMMITTED:
+                lines.append(f"client commits {letter(who)}'s chunk {number}")
+            elif kind == effects.SUPPRESSED:
+                lines.append(f"client has {letter(who)}'s chunk {number} already")
+            elif kind == effects.DROPPED:
+                lines.append(f"chunk {number} is dropped")
+            elif kind == effects.RECORDED and number == 1:
+                lines.append("its result is thrown away, and recorded")
+            elif kind == effects.RELEASED:
+                lines.append(f"{self.stages[where]} releases state slot {number}")
+        return lines
+
+    def state(self, m: Sequence[int]) -> str:
+        """The numbers that explain a state: bytes promised, and each request where it stands."""
+        from workbench.control.layout import EPOCH, OUTCOME, PHASE, REQUESTS, STAGES, STATUS, USED, request, stage
+        from workbench.control.phases import PHASES
+
+        g, m = self.g, list(m)
+        parts = [f"{m[USED]} bytes promised"]
+        for r in range(g[REQUESTS]):
+            at = request(g, r)
+            outcome = f", {OUTCOME_STATUS[m[at + OUTCOME] - 1]}" if m[at + OUTCOME] else ""
+            stages = " ".join(f"{self.stages[v]}={STATUSES[m[stage(g, r, v) + STATUS]]}" for v in range(g[STAGES]))
+            parts.append(f"{letter(r)} {PHASES[m[at + PHASE]]}{outcome} in epoch {m[at + EPOCH]} ({stages})")
+        return "; ".join(parts)
+
+
+def stage_of(g: list[int], teller: Teller, e: int) -> str:
+    """Name of the stage that sends on edge `e`."""
+    from workbench.control.layout import FROM, edge_row
+
+    return teller.stages[g[edge_row(g, e) + FROM]]
+
+
+def tell(scenario: Scenario, trace: Sequence[int], kind: str, code: int, *, edits: Sequence[Edit] = ()) -> str:
+    """The story of a trace: numbered steps with what followed, then the property that does not hold.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        World in which the trace was found.
+    trace : sequence of int
+        Action codes, as `Exploration.trace`.
+    kind, code : str, int
+        As in `Exploration`.
+    edits : sequence of Edit, keyword-only
+        The mutant that was explored.
+    """
+    teller = Teller(scenario)
+    lines = []
+    steps = replay("workbench.verify.world", teller.g, teller.m0, trace, edits=edits)
+    for number, step in enumerate(steps, start=1):
+        lines.append(f"{number:>3}. {teller.action(step.action, step.before)}")
+        lines += [f"       -> {line}" for line in teller.consequences(step)]
+    last = steps[-1].after if steps else teller.m0
+    lines.append(f"  =  {teller.state(last)}")
+    lines.append(f"  X  violated: {PROPERTIES[code] if code else KINDS[kind]}")
+    return "\n".join(lines)

@@ -92,7 +92,7 @@ def test_codes_are_positions_in_the_vocabulary() -> None:
     assert set(KINDS) == set(FAULT)
 
 
-@given(plans(), st.lists(happenings(), max_size=25))
+@given(plans(least=4), st.lists(happenings(), min_size=15, max_size=25))
 def test_interpreted_and_compiled_rules_equal_the_model(
     compiled: ModuleType, plan: FaultPlan, story: list[Happening]
 ) -> None:
@@ -118,7 +118,7 @@ def test_interpreted_and_compiled_rules_equal_the_model(
         assert {e.next_ns(now) for e in engines} == {model.next_ns(now) or UNBOUNDED}
 
 
-@given(plans(), st.lists(happenings(), max_size=25), st.integers(0, HEAL))
+@given(plans(least=4), st.lists(happenings(), min_size=15, max_size=25), st.integers(0, HEAL))
 def test_no_budget_is_exceeded_and_nothing_acts_after_the_heal(
     plan: FaultPlan, story: list[Happening], start: int
 ) -> None:

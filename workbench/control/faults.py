@@ -26,12 +26,8 @@ out : ``EFFECT_WIDTH`` fields per effect, room for one effect per row
 
 from __future__ import annotations
 
-from typing import Any
-
 from workbench.control.ranges import UNBOUNDED
-from workbench.twin import rule
-
-Vector = Any
+from workbench.twin import Vector, rule
 
 (KILL, LOSE, DELAY, DUPLICATE, REORDER, PARTITION, HEAL, PAUSE, RESUME) = range(9)
 (LOST_BRANCH, CANCEL, DEADLINE, CLOCK_STEP, SLOW, RECONNECT) = range(9, 15)

@@ -30,18 +30,19 @@ def floats(values: Sequence[float]) -> NDArray[np.float64]:
     return np.array(values, dtype=np.float64)
 
 
-@st.composite
-def facts(draw: st.DrawFn, **fixed: int) -> list[int]:
+def _value(low: int, high: int) -> st.SearchStrategy[int]:
+    ends = sorted({low, max(low, 0), min(high, 1), high})
+    return st.sampled_from(ends) | st.integers(low, high) | st.integers(low, min(high, 10_000))
+
+
+def facts(**fixed: int) -> st.SearchStrategy[list[int]]:
     """Facts of one task, every field anywhere in its range, its ends and unknown most of all."""
-    values = []
-    for name, low, high, _ in FACT_RANGES:
-        some = st.sampled_from([low, min(high, max(low, 0)), min(high, 1), high]) | st.integers(low, high)
-        values.append(fixed[name] if name in fixed else draw(some | st.integers(low, min(high, 10_000))))
-    return values
+    fields = [st.just(fixed[name]) if name in fixed else _value(low, high) for name, low, high, _ in FACT_RANGES]
+    return st.tuples(*fields).map(list)
 
 
 @st.composite
-def several(draw: st.DrawFn, most: int = 6, requests: int = 3) -> list[list[int]]:
+def several(draw: st.DrawFn, most: int = 5, requests: int = 3) -> list[list[int]]:
     """Facts of up to `most` tasks of a few requests: unique task numbers, one order and one arrival per request."""
     arrivals = sorted(draw(st.lists(st.integers(0, 10**6), min_size=requests, max_size=requests)))
     found = []

@@ -1,7 +1,7 @@
-"""What a load needs before any scheduling or credit rule can keep up with it: necessary conditions, with numbers.
+"""What a plan must satisfy before any scheduling rule can keep up with a load: conditions, each with its numbers.
 
-The conditions are those of ``docs/stability.md``, where each one is derived and linked to its test. All are necessary.
-None promises stability: a rule that serves the last stage first can diverge at 70 % load.
+The conditions are those of ``docs/stability.md``, where each one is derived and linked to its test. None promises
+stability: a rule that serves the last stage first can diverge at 70 % load.
 Rates are per second, times are nanoseconds, sizes are bytes; a load is a share of one device's time.
 """
 
@@ -221,7 +221,7 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        """Whether every condition that could be evaluated is met: necessary for stability, not sufficient."""
+        """Whether every condition that could be evaluated is met; that is not enough for stability."""
         return not self.violated
 
     def __str__(self) -> str:
@@ -238,7 +238,10 @@ def feasible(
     holds_ns: Mapping[str, int] | None = None,
     skews: Mapping[str, int] | None = None,
 ) -> Verdict:
-    """Judge a plan by the conditions it must meet to keep up with a load, without deadlock, below its byte bounds.
+    """Judge a plan by the conditions for keeping up with a load, without deadlock, below its byte bounds.
+
+    Loads and rates are necessary. Floors and windows are enough against deadlock, and necessary where a branch that has
+    to wait for a slower one is a single edge. The byte conditions say whether so many requests fit at the same time.
 
     Parameters
     ----------

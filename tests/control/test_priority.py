@@ -120,6 +120,21 @@ def test_among_siblings_the_longest_branch_runs_and_the_request_stays(tasks: lis
     assert one[s.SIBLING] == max(each[s.SIBLING] for each in same)
 
 
+def test_comparing_siblings_and_strangers_in_one_step_would_make_a_circle() -> None:
+    """Pitfall: a before its sibling c by path, c before the stranger b by score, b before a by score."""
+    rule = preset("joint-repaired")
+    tasks = [
+        s.record(request=0, order=0, task=0, arrival_ns=0, path_ns=9, class_path_ns=9, sibling_ns=9),
+        s.record(request=1, order=1, task=1, arrival_ns=0, path_ns=8, class_path_ns=9, sibling_ns=8),
+        s.record(request=0, order=0, task=2, arrival_ns=0, path_ns=7, class_path_ns=9, sibling_ns=7),
+    ]
+    signals = built(tasks, rule.information, 0)
+    scores = [p.score(rule.spec, rule.weights, signals, i * s.SIGNALS, 1_000) for i in range(3)]
+    assert scores[2] > scores[1] > scores[0]
+    assert of(signals, 0)[s.SIBLING] > of(signals, 2)[s.SIBLING]
+    assert chosen(rule, signals) == 0, "the request of the best score, and in it the longest branch"
+
+
 def test_siblings_do_not_cross_classes() -> None:
     rule = Priority("x", "x", "class-statistics", (), 0.0, "first-chunk-first", "longest-first", "round-robin", "here")
     tasks = [

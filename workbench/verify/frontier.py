@@ -37,7 +37,7 @@ class Frontier:
     def __init__(self, rules: Rules, g: Ints, m0: Ints, limit: int, record: bool) -> None:
         self.rules, self.g, self.length, self.limit, self.record = rules, g, len(m0), limit, record
         capacity = 4 * MAX_ACTIONS
-        self.words = np.zeros((capacity, (self.length + 7) // 8), np.int64)
+        self.words = np.zeros((capacity, (self.length + 7) // 8), np.uint64)
         self.slots = np.zeros(2 * capacity, np.int64)
         self.parent = np.zeros(capacity, np.int32)
         self.via = np.zeros(capacity, np.int32)

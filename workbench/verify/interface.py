@@ -84,11 +84,13 @@ def compile_as(rule: Any, shape: str, where: str) -> Any:
     import numba
 
     wanted = signature(shape)
-    again: Any = numba.njit(nogil=True)(rule.py_func)
-    for dispatcher in (rule, again):
-        # The second is for a rule whose result numba already took for something narrower, such as the constant 0.
-        dispatcher.compile(wanted)
-        found = dispatcher.overloads[wanted.args].signature.return_type
-        if found == wanted.return_type:
-            return dispatcher
+    rule.compile(wanted.args)
+    found = rule.overloads[wanted.args].signature.return_type
+    if found == wanted.return_type:
+        return rule
+    if shape[0] == "i" and isinstance(found, numba.types.Integer | numba.types.Boolean):
+        # Numba took it for something narrower than an integer, such as the constant 0 or a truth value.
+        again: Any = numba.njit(nogil=True)(rule.py_func)
+        again.compile(wanted)
+        return again
     raise UsageError(f"a rule that returns {wanted.return_type}", str(found), where=where)

@@ -40,29 +40,32 @@ DONE, GROW, LIMIT, STATE, DEADLOCK, RANGE, CROWD, CODE = range(8)
 COUNTERS = ("states", "expanded", "transitions", "code", "at", "action", "value", "step_code", "step_at", "step_action")
 (STATES, EXPANDED, TRANSITIONS, PROPERTY, AT, ACTION, VALUE, STEP_CODE, STEP_AT, STEP_ACTION) = range(len(COUNTERS))
 
-_MULTIPLIER = 0x1E3779B97F4A7C15
-_SLOT_BITS, _TAG_MASK = 32, (1 << 30) - 1
+# Unsigned, since only unsigned products wrap: numba leaves the overflow of signed ones undefined.
+_SEED, _MULTIPLIER, _SHIFT = np.uint64(0x2545F4914F6CDD1D), np.uint64(0x9E3779B97F4A7C15), np.uint64(29)
+_HALF, _TOP = np.uint64(32), np.uint64(34)
+_SLOT_BITS = 32
+_LOW = np.uint64((1 << _SLOT_BITS) - 1)
 # Two bits of a transition hold its kind.
 MAX_STATES = 1 << 29
 
 
 @compiled
-def digest(words: Any, row: int) -> int:
-    """A hash of one row; all arithmetic wraps at 64 bits."""
-    value: int = 0x2545F4914F6CDD1D
+def digest(words: Any, row: int) -> Any:
+    """A hash of one row, 64 bits."""
+    value = _SEED
     for word in words[row]:
         value = (value ^ word) * _MULTIPLIER
-        value ^= value >> 29
-    return value ^ (value >> 32)
+        value ^= value >> _SHIFT
+    return value ^ (value >> _HALF)
 
 
 @compiled
 def find(words: Any, row: int, states: int, slots: Any) -> int:
     """The number of the state equal to row `row`; if there is none, that row becomes state `states`."""
     value = digest(words, row)
-    tag = (value >> 33) & _TAG_MASK
+    tag = np.int64(value >> _TOP)
     mask = len(slots) - 1
-    place = value & mask
+    place = np.int64(value & _LOW) & mask
     while slots[place] != 0:
         if slots[place] >> _SLOT_BITS == tag:
             known: int = (slots[place] & ((1 << _SLOT_BITS) - 1)) - 1
@@ -84,10 +87,10 @@ def fill(words: Any, states: int, slots: Any) -> None:
     mask = len(slots) - 1
     for row in range(states):
         value = digest(words, row)
-        place = value & mask
+        place = np.int64(value & _LOW) & mask
         while slots[place] != 0:
             place = (place + 1) & mask
-        slots[place] = (((value >> 33) & _TAG_MASK) << _SLOT_BITS) | (row + 1)
+        slots[place] = (np.int64(value >> _TOP) << _SLOT_BITS) | (row + 1)
 
 
 @compiled
@@ -130,7 +133,7 @@ def advance(
         Progress, and the details of what stopped it.
     fired : int64, length MAX_CODE + 1
         How often each action was performed.
-    rows, words : int8 (capacity, 8 w), int64 (capacity, w)
+    rows, words : int8 (capacity, 8 w), uint64 (capacity, w)
         The same memory twice: states; the row after the last is where a successor is packed.
     slots : int64, a power of two
         Hash table.
@@ -265,7 +268,7 @@ def compiled_advance() -> Any:
 
     int8, int32, int64, long = types.int8[::1], types.int32[::1], types.int64, types.int64[::1]
     rules = [types.FunctionType(signature(SHAPES[name])) for name in Rules._fields]
-    row, word, truth = types.int8[:, ::1], types.int64[:, ::1], types.boolean
+    row, word, truth = types.int8[:, ::1], types.uint64[:, ::1], types.boolean
     arrays = (long, long, row, word, long, int32, int32, int8, long, int32)
     for function, arguments in (
         (find, (word, int64, int64, long)),

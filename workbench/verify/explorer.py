@@ -110,13 +110,20 @@ class Step:
 
 
 def replay(
-    world: str, g: Sequence[int], m0: Sequence[int], trace: Sequence[int], *, edits: Sequence[Edit] = ()
+    world: str,
+    g: Sequence[int],
+    m0: Sequence[int],
+    trace: Sequence[int],
+    *,
+    edits: Sequence[Edit] = (),
+    folded: bool = True,
 ) -> list[Step]:
-    """Run the actions of a trace on the plain rules.
+    """Run the actions of a trace on the plain rules; `folded` tells the explorer's traces from the walker's.
 
     A trace of the explorer names its actions in representatives, in which symmetric parts may have changed places at
     every step. The replay tells one concrete run instead: at each step it takes the action whose outcome is symmetric
-    to the next representative, so that request 0 stays request 0 from the first line to the last.
+    to the next representative, so that request 0 stays request 0 from the first line to the last. A trace of the walker
+    (`folded` False) is such a run already.
 
     Raises
     ------
@@ -126,15 +133,17 @@ def replay(
         No enabled action leads to the next representative: ``canonical`` maps states to each other that differ.
     """
     rules, config = bind(world, compiled=False, edits=edits), list(g)
-    now, folded = list(m0), list(representative(rules, config, list(m0)))
+    if not folded:
+        rules = rules._replace(canonical=lambda g, m, scratch: None)
+    now, fold = list(m0), list(representative(rules, config, list(m0)))
     steps = []
     for position, action in enumerate(trace):
         where = f"step {position} of the trace"
-        if action not in (choices := enabled(rules, config, folded)):
+        if action not in (choices := enabled(rules, config, fold)):
             raise UsageError(f"an enabled action, one of {choices}", str(action), where=where)
-        code, after, _ = perform(rules, config, folded, action)
-        folded = list(representative(rules, config, after, action))
-        step = _follow(rules, config, now, action, folded, code)
+        code, after, _ = perform(rules, config, fold, action)
+        fold = list(representative(rules, config, after, action))
+        step = _follow(rules, config, now, action, fold, code)
         if step is None:
             raise DataIntegrityError("an action that leads to the next representative", "none", where=where)
         steps.append(step)
@@ -142,11 +151,11 @@ def replay(
     return steps
 
 
-def _follow(rules: Rules, g: list[int], now: list[int], wish: int, folded: list[int], code: int) -> Step | None:
-    """The step from `now` to a state symmetric to `folded` that breaks the same property; action `wish` if it does."""
+def _follow(rules: Rules, g: list[int], now: list[int], wish: int, fold: list[int], code: int) -> Step | None:
+    """The step from `now` to a state symmetric to `fold` that breaks the same property; action `wish` if it does."""
     choices = enabled(rules, g, now)
     for action in sorted(choices, key=lambda choice: choice != wish):
         found, after, effects = perform(rules, g, now, action)
-        if found == code and list(representative(rules, g, after, action)) == folded:
+        if found == code and list(representative(rules, g, after, action)) == fold:
             return Step(action, tuple(now), tuple(after), tuple(effects), code)
     return None

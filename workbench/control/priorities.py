@@ -6,7 +6,7 @@ A user adds a priority by writing a row into a file of their own; engines take w
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
@@ -252,25 +252,24 @@ def formula(priority: Priority) -> str:
 
 
 def markdown(priorities: Iterable[Priority] | None = None) -> str:
-    """Tables for readers: signals, terms, and one line per priority (the shipped ones by default)."""
-    lines = ["| signal | unit | needs | unknown | meaning |", "|---|---|---|---|---|"]
-    for entry in SIGNAL_TABLE:
-        lines.append(
-            f"| `{entry.name}` | {entry.unit} | {INFORMATION[entry.information]} | {entry.unknown} | {entry.doc} |"
-        )
-    lines += ["", "| term | unit | needs | when unknown | value |", "|---|---|---|---|---|"]
-    for entry in TERM_TABLE:
-        lines.append(
-            f"| `{entry.name}` | {entry.unit} | {INFORMATION[entry.information]} | {entry.unknown} | {entry.doc} |"
-        )
-    lines += ["", "| rule | score | order of classes, siblings | replica | information | bound | source |"]
-    lines += ["|---|---|---|---|---|---|---|"]
+    """The reference part of ``docs/scheduling.md``: signals, terms, one line per priority (the shipped by default)."""
+    head = "Rendered by `workbench.control.priorities.markdown`; `make test` fails when it is not current."
+    parts = ["## Reference", "", head, ""]
+    for title, entries, known in (("Signals", SIGNAL_TABLE, "unknown"), ("Terms", TERM_TABLE, "when unknown")):
+        cells = [(f"`{e.name}`", e.unit, INFORMATION[e.information], e.unknown, e.doc) for e in entries]
+        parts += [f"### {title}", "", *_table(("name", "unit", "needs", known, "meaning"), cells), ""]
+    rules = []
     for priority in _shipped().values() if priorities is None else priorities:
         bound = overtaking_bound_ns(priority, 1_000)
         shown = "none" if bound is None else f"{bound // 1_000} x scale"
         orders = [each for each in (priority.class_order, priority.sibling_order) if each != "none"]
-        lines.append(
-            f"| `{priority.name}` | {formula(priority)} | {', '.join(orders) or '-'} | {priority.replica_choice} "
-            f"| {priority.information} | {shown} | {priority.source} |"
-        )
-    return "\n".join(lines) + "\n"
+        score, order = formula(priority) or "0", ", ".join(orders) or "-"
+        name = f"`{priority.name}`"
+        rules.append((name, score, order, priority.replica_choice, priority.information, shown, priority.source))
+    columns = ("rule", "score", "classes, siblings", "replica", "information", "overtaken within", "source")
+    parts += ["### Rules", "", *_table(columns, rules)]
+    return "\n".join(parts) + "\n"
+
+
+def _table(head: Sequence[str], cells: Iterable[Sequence[str]]) -> list[str]:
+    return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *cells)]

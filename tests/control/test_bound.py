@@ -135,22 +135,38 @@ def fill(plan: Plan, edits: tuple[Edit, ...] = ()) -> Books:
 
 
 GUARDS = [
-    ("total_bytes", "and m[USED] + total <= g[TOTAL_MAX]", "and m[USED] <= g[TOTAL_MAX]"),
-    ("tenant_bytes", "and m[tenant_used(m[at + TENANT])] + total <= g[TENANT_MAX]", ""),
-    ("request_bytes", "m[at + REQUEST_USED] + total <= g[REQUEST_MAX]", "True"),
-    ("edge_bytes", "if rise > 0 and m[edge_used(g, e)] + rise > g[edge_row(g, e) + EDGE_MAX]:", "if False:"),
-    ("total_bytes", "if used * m[USED] + total > g[TOTAL_MAX]:", "if False:"),
-    ("tenant_bytes", "if used * m[tenant_used(m[at + TENANT])] + total > g[TENANT_MAX]:", "if False:"),
-    ("edge_bytes", "if used * m[edge_used(g, e)] + floor_bytes(g, e) > g[edge_row(g, e) + EDGE_MAX]:", "if False:"),
-    ("", "if taken > m[at + RETURNED]:", "if True:"),
-    ("", "return max(m[at + FLOORED] * floor_bytes(g, e), outstanding(m, at))", "return outstanding(m, at)"),
+    ({"total_bytes": FLOORS_BYTES + 3 * CHUNK}, "and m[USED] + total <= g[TOTAL_MAX]", "and m[USED] <= g[TOTAL_MAX]"),
+    (
+        {"tenant_bytes": FLOORS_BYTES + 3 * CHUNK},
+        "and m[tenant_used(m[at + TENANT])] + total <= g[TENANT_MAX]",
+        "",
+    ),
+    ({"request_bytes": FLOORS_BYTES + 2 * CHUNK}, "m[at + REQUEST_USED] + total <= g[REQUEST_MAX]", "True"),
+    (
+        {"edge_bytes": 5 * CHUNK},
+        "if rise > 0 and m[edge_used(g, e)] + rise > g[edge_row(g, e) + EDGE_MAX]:",
+        "if False:",
+    ),
+    ({"total_bytes": FLOORS_BYTES + 3 * CHUNK}, "if used * m[USED] + total > g[TOTAL_MAX]:", "if False:"),
+    (
+        {"tenant_bytes": FLOORS_BYTES + 3 * CHUNK},
+        "if used * m[tenant_used(m[at + TENANT])] + total > g[TENANT_MAX]:",
+        "if False:",
+    ),
+    ({"request_bytes": FLOORS_BYTES - 1}, "if total > g[REQUEST_MAX]:", "if False:"),
+    (
+        {"edge_bytes": 5 * CHUNK},
+        "if used * m[edge_used(g, e)] + floor_bytes(g, e) > g[edge_row(g, e) + EDGE_MAX]:",
+        "if False:",
+    ),
+    ({}, "if taken > m[at + RETURNED]:", "if True:"),
+    ({}, "return max(m[at + FLOORED] * floor_bytes(g, e), outstanding(m, at))", "return outstanding(m, at)"),
 ]
 
 
-@pytest.mark.parametrize(("bound", "old", "new"), GUARDS)
-def test_each_guard_of_the_bound_is_needed(bound: str, old: str, new: str) -> None:
-    room = {"request_bytes": FLOORS_BYTES + 2 * CHUNK, "edge_bytes": 5 * CHUNK}
-    plan = plan_of(**({bound: room.get(bound, FLOORS_BYTES + 3 * CHUNK)} if bound else {}))
+@pytest.mark.parametrize(("bounds", "old", "new"), GUARDS)
+def test_each_guard_of_the_bound_is_needed(bounds: dict[str, int], old: str, new: str) -> None:
+    plan = plan_of(**bounds)
     fill(plan)
     with pytest.raises(AssertionError):
         fill(plan, (Edit("workbench.control.ledger", old, new),))

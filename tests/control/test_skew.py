@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,11 @@ from workbench.control.layout import EdgePlan, Plan
 from workbench.control.skew import edge_skews, rate_floor_chunks
 from workbench.graph import CLIENT, Edge, Stage, StageGraph, preset
 from workbench.testing.queues import shared_device
+from workbench.verify.explorer import explore
+from workbench.verify.interface import GOAL, MAX_ACTIONS, MAX_EFFECTS, PROGRESS, bind
+from workbench.verify.scenario import Scenario
+
+WORLD = "workbench.verify.world"
 
 
 class Flow:
@@ -207,6 +213,38 @@ def test_a_whole_edge_beside_a_stream_needs_room_for_the_stream() -> None:
     assert Flow(plan_of(graph, gathered, 2), chunks, gathering=["mux"]).finishes(random.Random(1))
     for name in ("t1", "t2", "cfg-join"):
         assert set(edge_skews(preset(name), 100).values()) == {0}
+
+
+def machine_world(*, skewed: bool) -> tuple[list[int], list[int]]:
+    """The protocol machine on a graph whose stage z takes a stream of a, and of b, which waits for all of a."""
+    graph, chunks = graph_of([("a", "b"), ("a", "z"), ("b", "z")], whole=[("a", "b")]), 2
+    skews = edge_skews(graph, chunks)
+    assert skews["a>z"] == 1
+    plan = plan_of(graph, skews if skewed else dict.fromkeys(skews, 0), 1)
+    edges = {
+        name: replace(bounds, window_bytes=bounds.window_chunks * bounds.chunk_bytes)
+        for name, bounds in plan.edges.items()
+    }
+    return Scenario(replace(plan, edges=edges), chunks).vectors()
+
+
+def test_the_protocol_machine_needs_the_skew_as_well() -> None:
+    found = explore(WORLD, *machine_world(skewed=False), compiled=False)
+    assert (found.verdict, found.kind, found.trace) == ("violated", "only-by-timeout", ())
+    rules = bind(WORLD, compiled=False)
+    for seed in range(20):
+        rng, (g, m) = random.Random(seed), machine_world(skewed=True)
+        acts, out = [0] * MAX_ACTIONS, [0] * MAX_EFFECTS
+        while not rules.flags(g, m) & GOAL:
+            count = rules.actions(g, m, acts)
+            steps = [act for act in acts[:count] if rules.kind(g, act) == PROGRESS]
+            out[0] = 0
+            assert rules.apply(g, m, rng.choice(steps), out) == 0
+
+
+@pytest.mark.soak
+def test_the_protocol_machine_with_the_skew_needs_no_deadline_from_any_state() -> None:
+    assert explore(WORLD, *machine_world(skewed=True), compiled=False).verdict == "holds"
 
 
 @pytest.mark.parametrize("produced", range(1, 7))

@@ -9,6 +9,7 @@ import random
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -460,6 +461,14 @@ def links(body: str) -> list[tuple[str, str]]:
     return re.findall(r"\[`(test_\w+)`\]\(([^)]+)\)", body)
 
 
+@lru_cache
+def tests_in(file: str) -> frozenset[str]:
+    """Names of the functions in a file given relative to the page; none if there is no such file."""
+    path = PAGE.parent / file
+    tree = ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if path.is_file() else ()
+    return frozenset(node.name for node in tree if isinstance(node, ast.FunctionDef))
+
+
 def faults(text: str) -> list[str]:
     """What is wrong with the links of a page at the place of PAGE: nothing when all is well."""
     found = statements(text)
@@ -469,12 +478,7 @@ def faults(text: str) -> list[str]:
     for name, body in found.items():
         if not links(body) and not re.search(r"^\*No test:\* \S", body, flags=re.MULTILINE):
             wrong.append(f"{name} has neither a test nor a reason for having none")
-    for test, file in links(text):
-        path = (PAGE.parent / file).resolve()
-        tree = ast.walk(ast.parse(path.read_text())) if path.exists() else ()
-        names = {node.name for node in tree if isinstance(node, ast.FunctionDef)} if path.exists() else set()
-        if test not in names:
-            wrong.append(f"no {test} in {file}")
+    wrong += [f"no {test} in {file}" for test, file in links(text) if test not in tests_in(file)]
     return wrong
 
 

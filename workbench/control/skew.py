@@ -20,7 +20,7 @@ def rate_floor_chunks(produced: int, consumed: int) -> int:
 
     References
     ----------
-    Bhattacharyya, Murthy & Lee (1996), *Software Synthesis from Dataflow Graphs*, ch. 3.
+    Bhattacharyya, Murthy & Lee (1996), *Software Synthesis from Dataflow Graphs*.
     """
     within(produced, 1, MAX_CHUNKS, "produced")
     within(consumed, 1, MAX_CHUNKS, "consumed")

@@ -462,7 +462,7 @@ def links(body: str) -> list[tuple[str, str]]:
 
 
 @lru_cache
-def tests_in(file: str) -> frozenset[str]:
+def functions_of(file: str) -> frozenset[str]:
     """Names of the functions in a file given relative to the page; none if there is no such file."""
     path = PAGE.parent / file
     tree = ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if path.is_file() else ()
@@ -472,13 +472,12 @@ def tests_in(file: str) -> frozenset[str]:
 def faults(text: str) -> list[str]:
     """What is wrong with the links of a page at the place of PAGE: nothing when all is well."""
     found = statements(text)
-    wrong = (
-        [] if list(found) == [f"S{i}" for i in range(1, len(found) + 1)] else ["statements are not numbered in order"]
-    )
+    in_order = list(found) == [f"S{i}" for i in range(1, len(found) + 1)]
+    wrong = [] if in_order else ["statements are not numbered in order"]
     for name, body in found.items():
         if not links(body) and not re.search(r"^\*No test:\* \S", body, flags=re.MULTILINE):
             wrong.append(f"{name} has neither a test nor a reason for having none")
-    wrong += [f"no {test} in {file}" for test, file in links(text) if test not in tests_in(file)]
+    wrong += [f"no {test} in {file}" for test, file in links(text) if test not in functions_of(file)]
     return wrong
 
 

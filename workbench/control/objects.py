@@ -2,8 +2,8 @@
 
 A handle is (slot, generation). The generation rises when a slot is given up, so a handle kept too long is *stale* and
 is refused instead of reaching the next owner's state. A lease only says when to look whether the owner is still there;
-it never frees anything by itself, since clocks step and processes pause. What frees is the owner's end: its stream ended,
-its epoch was stopped, or its worker is gone, and no launch uses the object any more.
+it never frees anything by itself, since clocks step and processes pause. What frees is the owner's end: its stream
+ended, its epoch was stopped, or its worker is gone, and no launch uses the object any more.
 """
 
 from __future__ import annotations

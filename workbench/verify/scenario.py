@@ -10,28 +10,28 @@ from workbench.control.layout import EDGES, REQUESTS, STAGES, WINDOW, EdgePlan, 
 from workbench.control.ranges import within
 from workbench.errors import UsageError
 from workbench.graph import CLIENT, Edge, Stage, StageGraph
-from workbench.verify import world
+from workbench.verify import wires
 
 # What the environment may do in a scenario: name -> action. Each needs a budget to happen.
 FAULTS: dict[str, int] = {
-    "expire": world.EXPIRE,
-    "cancel": world.CANCEL,
-    "lose-data": world.LOSE_DATA,
-    "lose-credit": world.LOSE_CREDIT,
-    "lose-control": world.LOSE_CONTROL,
-    "lose-reply": world.LOSE_REPLY,
-    "repeat-data": world.REPEAT_DATA,
-    "repeat-credit": world.REPEAT_CREDIT,
-    "repeat-control": world.REPEAT_CONTROL,
-    "repeat-reply": world.REPEAT_REPLY,
-    "reorder-data": world.REORDER_DATA,
-    "reorder-credit": world.REORDER_CREDIT,
-    "kill": world.KILL,
-    "upgrade": world.UPGRADE,
-    "mute": world.MUTE,
-    "fail": world.FAIL,
-    "reconnect": world.RECONNECT,
-    "resize": world.RESIZE,
+    "expire": wires.EXPIRE,
+    "cancel": wires.CANCEL,
+    "lose-data": wires.LOSE_DATA,
+    "lose-credit": wires.LOSE_CREDIT,
+    "lose-control": wires.LOSE_CONTROL,
+    "lose-reply": wires.LOSE_REPLY,
+    "repeat-data": wires.REPEAT_DATA,
+    "repeat-credit": wires.REPEAT_CREDIT,
+    "repeat-control": wires.REPEAT_CONTROL,
+    "repeat-reply": wires.REPEAT_REPLY,
+    "reorder-data": wires.REORDER_DATA,
+    "reorder-credit": wires.REORDER_CREDIT,
+    "kill": wires.KILL,
+    "upgrade": wires.UPGRADE,
+    "mute": wires.MUTE,
+    "fail": wires.FAIL,
+    "reconnect": wires.RECONNECT,
+    "resize": wires.RESIZE,
 }
 
 
@@ -83,14 +83,14 @@ class Scenario:
         edges, stages = g[EDGES], g[STAGES]
         data_room = 1 + max(g[edge_row(g, e) + WINDOW] for e in range(edges))
         credit_room = 2
-        size = world.WORLD_HEAD + edges * (data_room + credit_room + 1) + 5 * stages
+        size = wires.WORLD_HEAD + edges * (data_room + credit_room + 1) + 5 * stages
         budget_at = len(m)
-        dead_at = budget_at + world.FAULTS
+        dead_at = budget_at + wires.FAULTS
         world_at = dead_at + stages
         g += [self.chunks, int(self.short_last), data_room, credit_room, int(alike), budget_at, dead_at, world_at, size]
-        m += [0] * (world.FAULTS + stages + g[REQUESTS] * size)
+        m += [0] * (wires.FAULTS + stages + g[REQUESTS] * size)
         for name, count in self.faults.items():
-            m[budget_at + FAULTS[name] - world.EXPIRE] = count
+            m[budget_at + FAULTS[name] - wires.EXPIRE] = count
         return g, m
 
 

@@ -5,9 +5,9 @@ and the number of the state; equal bits are confirmed on the words themselves, s
 States are numbered in breadth-first order, therefore the transitions of one state lie together and the table of
 transitions needs no sources.
 
-The rules of the world come in as pointers to functions. Compared with rules that are compiled into the loop this costs
-about 5 ns per call (`benchmarks/bench_explorer.py` prints both), but the loop is compiled once for all worlds and kept
-on disk, so a world or a mutant costs its own compilation only.
+The rules of the world come in as pointers to functions. Rules compiled into the loop are no faster here
+(`benchmarks/bench_explorer.py` prints both), and this way the loop is compiled once for all worlds and kept on disk: a
+world or a mutant costs its own compilation only.
 """
 
 from __future__ import annotations

@@ -9,24 +9,24 @@ from workbench.control.effects import AT_EPOCH, EFFECT_SIZE, KIND, WHERE, WHO, A
 from workbench.control.phases import STATUSES
 from workbench.schema.enums import OUTCOME_STATUS
 from workbench.twin import Edit
-from workbench.verify import world
+from workbench.verify import laws, wires
 from workbench.verify.explorer import Step, replay
 from workbench.verify.scenario import Scenario
 
 # What each property says, as the sentence that a violation contradicts.
 PROPERTIES: dict[int, str] = {
-    world.BOUND: "promised bytes and slots never exceed their bound, B(t) <= B_max",
-    world.CONSERVATION: "every credit is released exactly once: each sum equals what its accounts add up to",
-    world.HELD: "credit comes back only at takeover: whatever exists of a stream is still counted",
-    world.LEAK: "nothing works on an epoch that is over, and everything is released at its end",
-    world.TERMINAL: "every accepted request reaches exactly one terminal state",
-    world.ORDER: "no output is committed twice or out of order, and every stage sees its inputs in order",
-    world.AFTER_CANCEL: "nothing is delivered after the client has cancelled or was told the end",
-    world.LATE_LAUNCH: "after the end at most one reserved launch per stage follows, none once the stage was told",
-    world.STATE_MISUSE: "no state is used after its release, or by another request, generation or tenant",
-    world.UNRECORDED: "every launch is recorded, wasted ones too",
-    world.MIXED: "chunks of different epochs, generations or model revisions never meet in one output",
-    world.ROOM: "a wire never holds more than the credit allows",
+    laws.BOUND: "promised bytes and slots never exceed their bound, B(t) <= B_max",
+    laws.CONSERVATION: "every credit is released exactly once: each sum equals what its accounts add up to",
+    laws.HELD: "credit comes back only at takeover: whatever exists of a stream is still counted",
+    laws.LEAK: "nothing works on an epoch that is over, and everything is released at its end",
+    laws.TERMINAL: "every accepted request reaches exactly one terminal state",
+    laws.ORDER: "no output is committed twice or out of order, and every stage sees its inputs in order",
+    laws.AFTER_CANCEL: "nothing is delivered after the client has cancelled or was told the end",
+    laws.LATE_LAUNCH: "after the end at most one reserved launch per stage follows, none once the stage was told",
+    laws.STATE_MISUSE: "no state is used after its release, or by another request, generation or tenant",
+    laws.UNRECORDED: "every launch is recorded, wasted ones too",
+    laws.MIXED: "chunks of different epochs, generations or model revisions never meet in one output",
+    laws.ROOM: "a wire never holds more than the credit allows",
 }
 KINDS: dict[str, str] = {
     "deadlock": "no deadlock: unless all is done, something can happen",
@@ -51,62 +51,62 @@ class Teller:
     def action(self, which: int, before: Sequence[int]) -> str:
         """One sentence for an action taken in state `before`."""
         g, m = self.g, list(before)
-        action, r = world.action_of(g, which), world.request_of(g, which)
-        place, seq = world.place_of(g, which), world.arg_of(g, which)
+        action, r = wires.action_of(g, which), wires.request_of(g, which)
+        place, seq = wires.place_of(g, which), wires.arg_of(g, which)
         who = letter(r)
         stage = self.stages[min(place, len(self.stages) - 1)]
         edge = self.edges[min(place, len(self.edges) - 1)]
 
         def data(i: int) -> str:
-            what = m[world.data_wire(g, r, place) + i] - 1
-            chunks = world.config(g, world.CHUNKS)
+            what = m[wires.data_wire(g, r, place) + i] - 1
+            chunks = wires.config(g, wires.CHUNKS)
             return f"{who}'s chunk {what % chunks} of epoch {what // chunks}"
 
         def credit(i: int) -> str:
-            what = m[world.credit_wire(g, r, place) + i] - 1
-            base, chunks = world.limit_count(g), world.config(g, world.CHUNKS) + 1
+            what = m[wires.credit_wire(g, r, place) + i] - 1
+            base, chunks = wires.limit_count(g), wires.config(g, wires.CHUNKS) + 1
             taken, epoch = what // base % chunks, what // base // chunks
             return f"{who}'s credit message on {edge} (epoch {epoch}: {taken} taken, limit {what % base})"
 
         def control() -> str:
-            what = m[world.control_wire(g, r, place)] - 1
+            what = m[wires.control_wire(g, r, place)] - 1
             return f"{'stop' if what % 2 else 'start'} of {who} (epoch {what // 2})"
 
         sentences = {
-            world.SUBMIT: lambda: f"client submits {who}",
-            world.ASK_AGAIN: lambda: f"controller looks again at {who}, which waits",
-            world.CONTROL: lambda: f"{stage} receives the {control()}",
-            world.REPLY: lambda: f"controller hears that {stage} has stopped {who}",
-            world.DATA: lambda: f"{data(0)} arrives over {edge}",
-            world.CREDIT: lambda: f"{credit(0)} arrives",
-            world.RESERVE: lambda: f"{stage} reserves room for {who}'s next chunk",
-            world.LAUNCH: lambda: f"{stage} launches {who}'s next task and takes its inputs over",
-            world.FINISH: lambda: f"{stage}'s launch for {who} ends",
-            world.NOTICE_ARRIVES: lambda: f"client hears that {who} has ended",
-            world.CANCEL_ARRIVES: lambda: f"controller receives the cancel of {who}",
-            world.RESEND: lambda: f"timer: {stage_of(g, self, place)} sends {who}'s chunk {seq} on {edge} again",
-            world.REFRESH: lambda: f"timer: {who}'s credit on {edge} is stated again",
-            world.START_AGAIN: lambda: f"timer: controller tells {stage} to start {who} again",
-            world.STOP_AGAIN: lambda: f"timer: controller tells {stage} to stop {who} again",
-            world.DETECT: lambda: f"controller learns that {stage}'s worker died; its successor is up and empty",
-            world.EXPIRE: lambda: f"deadline of {who} passes",
-            world.CANCEL: lambda: f"CLIENT cancels {who}",
-            world.LOSE_DATA: lambda: f"FAULT: {data(0)} is lost on {edge}",
-            world.LOSE_CREDIT: lambda: f"FAULT: {credit(0)} is lost",
-            world.LOSE_CONTROL: lambda: f"FAULT: the {control()} for {stage} is lost",
-            world.LOSE_REPLY: lambda: f"FAULT: {stage}'s word that it stopped {who} is lost",
-            world.REPEAT_DATA: lambda: f"FAULT: {data(0)} arrives over {edge}, and a copy stays on the wire",
-            world.REPEAT_CREDIT: lambda: f"FAULT: {credit(0)} arrives, and a copy stays on the wire",
-            world.REPEAT_CONTROL: lambda: f"FAULT: {stage} receives the {control()}, and a copy stays on the wire",
-            world.REPEAT_REPLY: lambda: f"FAULT: {stage}'s word that it stopped {who} arrives, and a copy stays",
-            world.REORDER_DATA: lambda: f"FAULT: {data(1)} overtakes another and arrives over {edge}",
-            world.REORDER_CREDIT: lambda: f"FAULT: {credit(1)} overtakes another and arrives",
-            world.KILL: lambda: f"FAULT: {stage}'s worker dies",
-            world.UPGRADE: lambda: f"FAULT: {stage}'s worker dies; its successor will run another model revision",
-            world.MUTE: lambda: f"FAULT: {stage} silently forgets to work on {who}",
-            world.FAIL: lambda: f"FAULT: {stage}'s launch for {who} ends in an error",
-            world.RECONNECT: lambda: f"FAULT: {who}'s connection to the client breaks and is made again",
-            world.RESIZE: lambda: f"FAULT: the credit protocol changes {who}'s window on {edge}",
+            wires.SUBMIT: lambda: f"client submits {who}",
+            wires.ASK_AGAIN: lambda: f"controller looks again at {who}, which waits",
+            wires.CONTROL: lambda: f"{stage} receives the {control()}",
+            wires.REPLY: lambda: f"controller hears that {stage} has stopped {who}",
+            wires.DATA: lambda: f"{data(0)} arrives over {edge}",
+            wires.CREDIT: lambda: f"{credit(0)} arrives",
+            wires.RESERVE: lambda: f"{stage} reserves room for {who}'s next chunk",
+            wires.LAUNCH: lambda: f"{stage} launches {who}'s next task and takes its inputs over",
+            wires.FINISH: lambda: f"{stage}'s launch for {who} ends",
+            wires.NOTICE_ARRIVES: lambda: f"client hears that {who} has ended",
+            wires.CANCEL_ARRIVES: lambda: f"controller receives the cancel of {who}",
+            wires.RESEND: lambda: f"timer: {stage_of(g, self, place)} sends {who}'s chunk {seq} on {edge} again",
+            wires.REFRESH: lambda: f"timer: {who}'s credit on {edge} is stated again",
+            wires.START_AGAIN: lambda: f"timer: controller tells {stage} to start {who} again",
+            wires.STOP_AGAIN: lambda: f"timer: controller tells {stage} to stop {who} again",
+            wires.DETECT: lambda: f"controller learns that {stage}'s worker died; its successor is up and empty",
+            wires.EXPIRE: lambda: f"deadline of {who} passes",
+            wires.CANCEL: lambda: f"CLIENT cancels {who}",
+            wires.LOSE_DATA: lambda: f"FAULT: {data(0)} is lost on {edge}",
+            wires.LOSE_CREDIT: lambda: f"FAULT: {credit(0)} is lost",
+            wires.LOSE_CONTROL: lambda: f"FAULT: the {control()} for {stage} is lost",
+            wires.LOSE_REPLY: lambda: f"FAULT: {stage}'s word that it stopped {who} is lost",
+            wires.REPEAT_DATA: lambda: f"FAULT: {data(0)} arrives over {edge}, and a copy stays on the wire",
+            wires.REPEAT_CREDIT: lambda: f"FAULT: {credit(0)} arrives, and a copy stays on the wire",
+            wires.REPEAT_CONTROL: lambda: f"FAULT: {stage} receives the {control()}, and a copy stays on the wire",
+            wires.REPEAT_REPLY: lambda: f"FAULT: {stage}'s word that it stopped {who} arrives, and a copy stays",
+            wires.REORDER_DATA: lambda: f"FAULT: {data(1)} overtakes another and arrives over {edge}",
+            wires.REORDER_CREDIT: lambda: f"FAULT: {credit(1)} overtakes another and arrives",
+            wires.KILL: lambda: f"FAULT: {stage}'s worker dies",
+            wires.UPGRADE: lambda: f"FAULT: {stage}'s worker dies; its successor will run another model revision",
+            wires.MUTE: lambda: f"FAULT: {stage} silently forgets to work on {who}",
+            wires.FAIL: lambda: f"FAULT: {stage}'s launch for {who} ends in an error",
+            wires.RECONNECT: lambda: f"FAULT: {who}'s connection to the client breaks and is made again",
+            wires.RESIZE: lambda: f"FAULT: the credit protocol changes {who}'s window on {edge}",
         }
         return sentences[action]()
 

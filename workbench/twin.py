@@ -146,6 +146,8 @@ def _digest(names: tuple[str, ...]) -> str:
 
 def _copy(name: str, copies: dict[str, ModuleType], compiled: bool, stamp: str, edits: Sequence[Edit]) -> ModuleType:
     """Run the source of a module again, with the copies made so far in place of what it imports."""
+    # A dataclass looks its module up by name while it is made: the original answers.
+    importlib.import_module(name)
     path, source = str(_path(name)), _source(name)
     for edit in edits:
         source = edit.apply(source)

@@ -135,7 +135,7 @@ MUTANTS = {
 @pytest.mark.parametrize("edit", MUTANTS.values(), ids=MUTANTS)
 def test_the_contract_finds_mutants(edit):
     rules = twin("workbench.control.window", compiled=False, edits=[edit])
-    small = Protocol("small", "t", "s", "fixed", True, False, 0, window_chunks=1, window_bytes=1)
+    small = Protocol("small", "t", "s", "fixed", False, 0, window_chunks=1, window_bytes=1)
 
     def contract():
         for row in (small, *ROWS.values()):
@@ -149,14 +149,14 @@ def test_the_contract_finds_mutants(edit):
 def test_fixed_window_on_a_round_trip():
     """Throughput of a window W over a round trip T is ``min(mu, W / T)``."""
     for chunks, expected in ((1, 50.0), (2, 100.0), (4, 200.0), (8, 200.0)):
-        row = Protocol("w", "t", "s", "fixed", True, False, 0, window_chunks=chunks)
+        row = Protocol("w", "t", "s", "fixed", False, 0, window_chunks=chunks)
         taken = Stream(row, [CHUNK] * 400, lambda now: 5 * MS, delay_ns=10 * MS).run().taken_at
         assert (len(taken) - 1) / (taken[-1] - taken[0]) * 1e9 == pytest.approx(expected, rel=0.02)
 
 
 def test_flink_example():
     """16 buffers, 3333 B/s, target 1200 ms: 250 bytes per buffer (BufferDebloaterTest)."""
-    row = Protocol("flink", "t", "s", "predict", True, False, 0, target_ns=1200 * MS, horizon_ns=1, weight_permille=95)
+    row = Protocol("flink", "t", "s", "predict", False, 0, target_ns=1200 * MS, horizon_ns=1, weight_permille=95)
     p, s = row.vector(1), [0] * window.STATE
     window.begin(p, 0, s, 0)
     for second in range(1, 4):
@@ -349,7 +349,6 @@ text = "t"
 source = "s"
 law = "fixed"
 window_chunks = 3
-reserve_before_work = true
 shared_bounds = true
 floor_chunks = 1
 """

@@ -36,6 +36,7 @@ from workbench.control.layout import (
     receiver,
     sender,
 )
+from workbench.control.window import observe, raised, window
 from workbench.twin import Vector, rule
 
 
@@ -94,8 +95,7 @@ def take(m: Vector, at: int, size_bytes: int) -> None:
     """Take responsibility for the oldest chunk in the inbox: only this returns its credit."""
     m[at + TAKEN] += 1
     m[at + TAKEN_BYTES] += size_bytes
-    m[at + ADVERTISED] = max(m[at + ADVERTISED], m[at + TAKEN] + m[at + WIDTH])
-    m[at + ADVERTISED_BYTES] = max(m[at + ADVERTISED_BYTES], m[at + TAKEN_BYTES] + m[at + WIDTH_BYTES])
+    resize(m, at, m[at + WIDTH], m[at + WIDTH_BYTES])
 
 
 @rule
@@ -103,8 +103,31 @@ def resize(m: Vector, at: int, width: int, width_bytes: int) -> None:
     """Change the window of the receiving end at `at`, as a credit protocol decides; what was advertised stays."""
     m[at + WIDTH] = width
     m[at + WIDTH_BYTES] = width_bytes
-    m[at + ADVERTISED] = max(m[at + ADVERTISED], m[at + TAKEN] + width)
-    m[at + ADVERTISED_BYTES] = max(m[at + ADVERTISED_BYTES], m[at + TAKEN_BYTES] + width_bytes)
+    m[at + ADVERTISED] = raised(m[at + ADVERTISED], m[at + TAKEN], width)
+    m[at + ADVERTISED_BYTES] = raised(m[at + ADVERTISED_BYTES], m[at + TAKEN_BYTES], width_bytes)
+
+
+@rule
+def adapt(
+    p: Vector,
+    law: int,
+    s: Vector,
+    w: int,
+    m: Vector,
+    at: int,
+    now_ns: int,
+    taken_bytes: int,
+    queue_delay_ns: int,
+    stalled: int,
+) -> None:
+    """Let the protocol's window law learn from one takeover at the receiving end at `at`, and apply its answer.
+
+    ``p, law, s, w, now_ns, taken_bytes, queue_delay_ns, stalled`` are those of `window.observe`. Drivers call it after
+    each takeover, before they send the credit message.
+    """
+    observe(p, law, s, w, now_ns, taken_bytes, queue_delay_ns, stalled)
+    width, width_bytes = window(p, law, s, w)
+    resize(m, at, width, width_bytes)
 
 
 @rule

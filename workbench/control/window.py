@@ -3,8 +3,9 @@
 A receiver advertises ``limit = taken + window`` as an absolute number that never falls, so a message may be lost,
 repeated or late. What differs between protocols is the *window* alone, and it has three laws: it stays (`fixed`), it
 probes (`aimd`), or it follows the consumer's service rate (`predict`). The rest of a protocol is which guarantees of
-the ledger it uses: reservation before work, bounds that requests share, a floor for each request. Credit comes back on
-one occasion in every protocol: the consumer takes a chunk over, or discards it.
+the ledger it uses: bounds that requests share, and a floor for each request. Two things hold in every protocol: room is
+reserved before work starts, and credit comes back when the consumer takes a chunk over or discards it. A queue of N
+places whose producer computes first and then waits for a place is a window of N + 2 (`docs/stability.md`).
 
 Whatever the law says, a window holds at least one chunk of the largest size: a stream with nothing on the way can
 always send, so no window deadlocks by itself.
@@ -204,8 +205,6 @@ class Protocol:
         `predict`: age of the estimate when it takes effect, at least one round trip. 0 for other laws.
     weight_permille : int
         `predict`: weight of the newest sample, ``2000 / (samples + 1)``. 0 for other laws.
-    reserve_before_work : bool
-        Whether a stage asks for room before it computes a chunk. False: it computes, and waits with the chunk.
     shared_bounds : bool
         Whether the bounds per request, edge, tenant and in all are enforced.
     floor_chunks : int
@@ -221,7 +220,6 @@ class Protocol:
     text: str
     source: str
     law: str
-    reserve_before_work: bool
     shared_bounds: bool
     floor_chunks: int
     window_chunks: int = UNBOUNDED
@@ -281,7 +279,6 @@ _COLUMNS = {
     "target_ns": Column(int, 1, MAX_SERVICE_NS, optional=True),
     "horizon_ns": Column(int, 1, MAX_SERVICE_NS, optional=True),
     "weight_permille": Column(int, 1, 1000, optional=True),
-    "reserve_before_work": Column(bool),
     "shared_bounds": Column(bool),
     "floor_chunks": Column(int, 0, MAX_CHUNKS),
 }

@@ -26,7 +26,7 @@ NAMES = (
     "", "clean", "cancel", "send", "discard", "deliver", "lose data", "dup data", "consume", "stale credit", "credit",
     "lose credit", "dup credit", "retransmit", "readvertise", "kill",
 )  # fmt: skip
-OVER_BUFFER, OUT_OF_ORDER, UNCLEAN, OVER_CREDIT = range(1, 5)
+OVER_BUFFER, OUT_OF_ORDER, UNCLEAN, OVER_CREDIT, OVER_CHANNEL = range(1, 6)
 
 
 def config(k=3, w=2, loss=1, dup=1, kill=0, cancel=0, absolute=1, probe=1, fence=1, dedup=1) -> list[int]:
@@ -208,7 +208,7 @@ def apply(g: Vector, m: Vector, action: int, out: Vector) -> int:
         m[EPOCH] += 1
         m[NEXT] = m[OUT]
         m[LIMIT] = m[OUT] + g[W] if g[ABSOLUTE] else g[W]
-    return 0
+    return OVER_CHANNEL if m[N_DATA] > g[W] + 2 else 0
 
 
 @rule

@@ -22,6 +22,7 @@ place; both are lists of integers in the interpreted form and int64 arrays in th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from workbench.errors import UsageError
@@ -79,6 +80,7 @@ def bind(world: str, *, compiled: bool, edits: Sequence[Edit] = ()) -> Rules:
     return Rules(*(compile_as(rule, SHAPES[name], f"{world}.{name}") for name, rule in rules._asdict().items()))
 
 
+@lru_cache(maxsize=256)
 def compile_as(rule: Any, shape: str, where: str) -> Any:
     """The rule, compiled for that shape; UsageError if it returns something else."""
     import numba

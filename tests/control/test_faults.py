@@ -305,3 +305,26 @@ def test_a_broken_rule_is_noticed(old: str, new: str, shows: str) -> None:
     engine = Engine(FaultPlan("one", 0, 100, (Fault("lose", nth=1),)), broken, arrays=False)
     times = (200,) if shows == "heal" else (0, 1)
     assert sum(len(engine.strikes(data(now), 0)) for now in times) > (shows == "budget")
+
+
+def test_a_loss_at_a_time_takes_the_first_message_from_then_on() -> None:
+    engine = plain(Fault("lose", message="data", at_ns=10))
+    assert engine.due(10) == []
+    assert [words(engine.strikes(data(now), 0)) for now in (9, 10, 11)] == [[], [("lose", 0)], []]
+
+
+def test_a_loss_at_one_replica_leaves_the_messages_of_the_other() -> None:
+    engine = plain(Fault("lose", stage="code2wav", replica=1, nth=1, budget=2))
+    rows = [data(replicas=(1, 0)), data(replicas=(0, 1)), data(edge="code2wav>mux", replicas=(1, 0))]
+    assert [words(engine.strikes(row, 0)) for row in rows] == [[], [("lose", 0)], [("lose", 0)]]
+
+
+def test_a_resume_of_one_tenant_leaves_the_pause_of_another() -> None:
+    engine = plain(
+        Fault("pause", stage="client", tenant="free", at_ns=0),
+        Fault("pause", stage="client", tenant="gold", at_ns=0),
+        Fault("resume", stage="client", tenant="gold", at_ns=5),
+    )
+    engine.due(5)
+    take = [event(GRAPH, "take", now_ns=5, edge="mux>client", tenant=tenant) for tenant in (0, 1)]
+    assert [engine.open_until(faults.PAUSE, row) for row in take] == [0, HEAL]

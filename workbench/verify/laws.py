@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from workbench.control import ledger
 from workbench.control.effects import ADMITTED, COMMITTED, ENDED, LAUNCHED, RECORDED
 from workbench.control.layout import (
+    ATTEMPTS,
     CHUNK_BYTES,
     CLIENT_EPOCH,
     EDGE_MAX,
     EDGES,
     EPOCH,
+    FLOOR,
     FROM,
     GENERATION,
     HOLDS_SLOT,
     NOTICE,
     OUTCOME,
     OWNER,
+    PARENT,
     PHASE,
     READY,
     REPLAYABLE,
@@ -23,7 +25,9 @@ from workbench.control.layout import (
     REQUEST_USED,
     REQUESTS,
     RESERVED,
+    RESERVED_BYTES,
     RETURNED,
+    RETURNED_BYTES,
     REVISION,
     RUNNING,
     SENT,
@@ -35,11 +39,13 @@ from workbench.control.layout import (
     STAGES,
     STATUS,
     TAKEN,
+    TAKEN_KNOWN,
     TENANT,
     TENANT_MAX,
     TENANTS,
     TO,
     TOTAL_MAX,
+    TRIMMED_BYTES,
     USED,
     account,
     client,
@@ -55,10 +61,42 @@ from workbench.control.layout import (
     stage_row,
     tenant_used,
 )
-from workbench.control.phases import CLOSED_PHASE, DRAINING, OPEN, RUNNING_PHASE, STOPPING, TOLD
+from workbench.control.phases import (
+    CANCELLED,
+    CLOSED_PHASE,
+    DRAINING,
+    ERROR,
+    OK,
+    OPEN,
+    REJECTED,
+    RUNNING_PHASE,
+    STOPPING,
+    TIMEOUT,
+    TOLD,
+)
 from workbench.twin import Vector, rule
 from workbench.verify.interface import GOAL, UNTIMED
-from workbench.verify.wires import ENDINGS, GONE, TAG, bytes_of, commits, dead, late, muted, on_device, wires
+from workbench.verify.wires import (
+    CANCEL,
+    CHUNKS,
+    ENDINGS,
+    EXPIRE,
+    FAIL,
+    GONE,
+    KILL,
+    TAG,
+    UPGRADE,
+    WORLD_CONFIG,
+    budget,
+    bytes_of,
+    commits,
+    config,
+    dead,
+    late,
+    muted,
+    on_device,
+    wires,
+)
 
 # Properties; 0 is none broken.
 (
@@ -75,7 +113,9 @@ from workbench.verify.wires import ENDINGS, GONE, TAG, bytes_of, commits, dead, 
     UNRECORDED,
     MIXED,
     ROOM,
-) = range(13)
+    CAUSE,
+    COMPLETE,
+) = range(15)
 
 
 @rule
@@ -114,7 +154,61 @@ def witness(g: Vector, m: Vector, what: int, r: int, where: int, epoch: int, num
         if m[mine + ENDINGS] != 0:
             return TERMINAL
         m[mine + ENDINGS] = 1
+        return verdict(g, m, r, number)
     return 0
+
+
+@rule
+def spent(g: Vector, m: Vector, action: int) -> int:
+    """How often the environment has done `action`."""
+    return config(g, WORLD_CONFIG + action - EXPIRE) - m[budget(g, action)]
+
+
+@rule
+def verdict(g: Vector, m: Vector, r: int, outcome: int) -> int:
+    """Whether a terminal state is deserved: lost, late, repeated or reordered messages alone never change it.
+
+    OK needs every chunk of every output at the client. An error needs a task that failed, or a worker that died where
+    another attempt is not left or may not continue the output. In a family another member's end is cause enough.
+    """
+    if outcome == OK:
+        for e in range(g[EDGES]):
+            if g[edge_row(g, e) + TO] == g[STAGES] and m[commits(g, r, e)] != config(g, CHUNKS):
+                return COMPLETE
+        return 0
+    if m[request(g, r) + PARENT] != 0 or outcome == REJECTED:
+        return 0
+    for child in range(g[REQUESTS]):
+        if m[request(g, child) + PARENT] == r + 1:
+            return 0
+    deaths = spent(g, m, KILL) + spent(g, m, UPGRADE)
+    final = g[REPLAYABLE] == 0 or spent(g, m, UPGRADE) > 0 or deaths >= g[ATTEMPTS]
+    silent = spent(g, m, EXPIRE) > 0
+    for v in range(g[STAGES]):
+        silent = silent or m[muted(g, r, v)] == 1
+    if outcome == CANCELLED and spent(g, m, CANCEL) == 0:
+        return CAUSE
+    if outcome == TIMEOUT and not silent:
+        return CAUSE
+    if outcome == ERROR and spent(g, m, FAIL) == 0 and not (deaths > 0 and final):
+        return CAUSE
+    return 0
+
+
+@rule
+def outstanding(m: Vector, at: int) -> int:
+    """Bytes of an account that are reserved and neither trimmed nor returned; the laws add up for themselves."""
+    return m[at + RESERVED_BYTES] - m[at + TRIMMED_BYTES] - m[at + RETURNED_BYTES]
+
+
+@rule
+def counted(g: Vector, m: Vector, r: int, e: int) -> int:
+    """Bytes that (`r`, `e`) must contribute to the sums."""
+    at, row = account(g, r, e), edge_row(g, e)
+    floor = g[row + FLOOR] * g[row + CHUNK_BYTES]
+    if m[request(g, r) + PHASE] not in (RUNNING_PHASE, DRAINING):
+        floor = 0
+    return max(floor, outstanding(m, at))
 
 
 @rule
@@ -152,7 +246,7 @@ def sums(g: Vector, m: Vector) -> int:
             if m[request(g, r) + TENANT] == t:
                 mine = 0
                 for e in range(g[EDGES]):
-                    mine += ledger.counted(g, m, r, e)
+                    mine += counted(g, m, r, e)
                 if m[request(g, r) + REQUEST_USED] != mine:
                     return CONSERVATION
                 if mine > g[REQUEST_MAX]:
@@ -171,9 +265,9 @@ def sums(g: Vector, m: Vector) -> int:
         part = 0
         for r in range(g[REQUESTS]):
             at = account(g, r, e)
-            if ledger.outstanding(m, at) < 0 or m[at + RETURNED] > m[at + RESERVED]:
+            if outstanding(m, at) < 0 or m[at + RETURNED] > m[at + RESERVED]:
                 return CONSERVATION
-            part += ledger.counted(g, m, r, e)
+            part += counted(g, m, r, e)
         if m[edge_used(g, e)] != part:
             return CONSERVATION
         if part > g[edge_row(g, e) + EDGE_MAX]:
@@ -191,7 +285,10 @@ def sums(g: Vector, m: Vector) -> int:
 
 @rule
 def held(g: Vector, m: Vector, r: int, e: int) -> int:
-    """What exists of a stream is covered by what is outstanding: made and not taken over, or about to be made."""
+    """What exists of a stream is covered by what is outstanding: made and not taken over, or about to be made.
+
+    And nothing more is outstanding than what the sender does not know to be taken: room that is not needed goes back.
+    """
     u, v = g[edge_row(g, e) + FROM], g[edge_row(g, e) + TO]
     at = stage(g, r, u)
     if m[at + STATUS] not in (OPEN, STOPPING):
@@ -207,8 +304,17 @@ def held(g: Vector, m: Vector, r: int, e: int) -> int:
     exists = bytes_of(g, e, sent) - bytes_of(g, e, min(taken, sent))
     if m[at + READY] == 1 or m[at + RUNNING] == 1:
         exists += g[edge_row(g, e) + CHUNK_BYTES]
-    if exists > ledger.outstanding(m, account(g, r, e)):
+    if exists > outstanding(m, account(g, r, e)):
         return HELD
+    known = bytes_of(g, e, sent) - bytes_of(g, e, m[sender(g, r, e) + TAKEN_KNOWN])
+    if m[at + READY] == 1 or m[at + RUNNING] == 1:
+        known += g[edge_row(g, e) + CHUNK_BYTES]
+    if (
+        m[at + STATUS] == OPEN
+        and m[request(g, r) + PHASE] == RUNNING_PHASE
+        and known < outstanding(m, account(g, r, e))
+    ):
+        return CONSERVATION
     return 0
 
 

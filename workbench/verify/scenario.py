@@ -91,6 +91,7 @@ class Scenario:
         m += [0] * (wires.FAULTS + stages + g[REQUESTS] * size)
         for name, count in self.faults.items():
             m[budget_at + FAULTS[name] - wires.EXPIRE] = count
+        g += m[budget_at:dead_at]
         return g, m
 
 

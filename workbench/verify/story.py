@@ -27,6 +27,8 @@ PROPERTIES: dict[int, str] = {
     laws.UNRECORDED: "every launch is recorded, wasted ones too",
     laws.MIXED: "chunks of different epochs, generations or model revisions never meet in one output",
     laws.ROOM: "a wire never holds more than the credit allows",
+    laws.CAUSE: "lost, late, repeated or reordered messages never change an outcome; a failure has its cause",
+    laws.COMPLETE: "a request succeeds only when the client has every chunk of every output",
 }
 KINDS: dict[str, str] = {
     "deadlock": "no deadlock: unless all is done, something can happen",

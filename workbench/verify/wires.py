@@ -9,7 +9,7 @@ from __future__ import annotations
 from workbench.control.layout import CHUNK_BYTES, EDGES, EXTRA, REQUESTS, STAGES, WINDOW, edge_row
 from workbench.twin import Vector, rule
 
-# Configuration of the world in `g`, from g[EXTRA] on.
+# Configuration of the world in `g`, from g[EXTRA] on; the budgets that it began with follow.
 CHUNKS, SHORT_LAST, DATA_ROOM, CREDIT_ROOM, SYMMETRIC, BUDGET_AT, DEAD_AT, WORLD_AT, WORLD_SIZE, WORLD_CONFIG = range(
     10
 )

@@ -283,6 +283,19 @@ def test_the_rule_as_written_forgets_a_request_it_has_begun() -> None:
     assert chosen(mended, signals) == 1
 
 
+def test_a_chunk_more_or_less_downstream_can_turn_a_choice_and_turn_it_back() -> None:
+    """Pitfall that the repaired form keeps: q moves with every chunk and nothing damps it."""
+    rule = preset("joint-repaired")
+    turns = []
+    for used in (3, 5, 3, 5):
+        tasks = [
+            s.record(request=0, order=0, arrival_ns=0, credit_used=used, credit_limit=8),
+            s.record(request=1, order=1, arrival_ns=0, credit_used=4, credit_limit=8),
+        ]
+        turns.append(chosen(rule, built(tasks, rule.information, 0)))
+    assert turns == [0, 1, 0, 1]
+
+
 # --- Optimal where theory says so ---
 
 JOBS = st.lists(st.tuples(st.integers(0, 4), st.integers(1, 3)), min_size=1, max_size=4)

@@ -86,15 +86,15 @@ def cases(draw: st.DrawFn) -> Case:
     shape = [stages, 0]
     for u in range(stages):
         for v in range(u + 1, stages):
-            if draw(st.booleans()):
-                shape += [u, v, draw(st.integers(0, 1))]
+            if draw(st.sampled_from([True, True, False])):
+                shape += [u, v, draw(st.sampled_from([0, 0, 1]))]
                 shape[r.EDGES] += 1
     progress: list[int] = []
     services: list[int] = []
-    same = draw(st.integers(1, 4)) if draw(st.booleans()) else None
+    same = draw(st.sampled_from([None, None, 1, 3]))
     for _ in range(stages):
         total = same if same is not None else draw(st.integers(1, 5))
-        done = draw(st.integers(0, total))
+        done = draw(st.integers(0, total) | st.just(0))
         if draw(st.booleans()):
             progress += [done, total, UNKNOWN, len(services)]
             services += draw(st.lists(st.integers(0, 50), min_size=total, max_size=total))
@@ -153,6 +153,20 @@ def test_whole_edges_wait_for_all() -> None:
     progress = [0, 3, 5, UNKNOWN, 0, 3, 8, UNKNOWN]
     assert r.tails([2, 1, 0, 1, 0], progress, 0, [], [0] * 8, 0) == 5 + 3 * 8
     assert r.tails([2, 1, 0, 1, 1], progress, 0, [], [0] * 8, 0) == 3 * 5 + 3 * 8
+
+
+@pytest.mark.parametrize(
+    ("chunks", "next_chunks", "ends"),
+    [(2, 4, [11, 12, 21, 22]), (4, 2, [21, 41]), (2, 3, [11, 21, 22]), (3, 3, [11, 21, 31])],
+)
+def test_streams_of_unequal_rates_take_what_they_need(chunks: int, next_chunks: int, ends: list[int]) -> None:
+    """10 ns per chunk upstream, 1 ns downstream: when each chunk of the second stage can end."""
+    shape, progress = [2, 1, 0, 1, 0], [0, chunks, 10, UNKNOWN, 0, next_chunks, 1, UNKNOWN]
+    for rules, vector in ((r, list), (fast, ints)):
+        given = (vector(shape), vector(progress), 0, vector([0]))
+        for k, end in enumerate(ends, start=1):
+            assert rules.path_to(*given, 1, k, vector([0] * 10), 0) == end
+        assert rules.tails(*given, vector([0] * 10), 0) == ends[-1]
 
 
 def test_an_unknown_service_that_is_needed_makes_the_path_unknown() -> None:

@@ -32,6 +32,12 @@ def test_both_executions_agree_and_stay_finite(task: list[int], information: int
     assert all(abs(value) < t.FAR / 1e3 for value in plain), "not-a-number and infinity fail this as well"
 
 
+def test_large_integers_are_rounded_before_they_are_divided_in_both_executions() -> None:
+    """Plain Python rounds the quotient of two integers once; compiled code rounds both integers, then the quotient."""
+    part, whole = 2112024940759048612, 1093093037969146109
+    assert t.ratio(part, whole, 0.0) == terms_twin.ratio(part, whole, 0.0) == float(part) / float(whole) != part / whole
+
+
 def test_every_unknown_term_has_the_neutral_value_of_the_table() -> None:
     signals = built([s.record(request=0, order=0, arrival_ns=0)], "clairvoyant", 5)
     for entry in t.TERM_TABLE:

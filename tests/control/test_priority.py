@@ -333,6 +333,13 @@ def test_oldest_first_has_the_least_maximum_flow_on_one_machine(jobs: list[tuple
     assert max(end - release for end, (release, _) in zip(finish, jobs, strict=True)) == best(jobs, "most")
 
 
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=6))
+def test_class_statistics_of_one_class_make_srpt_the_oldest_first(arrivals: list[int]) -> None:
+    """Equal expected sizes: what is nearly done is what came first."""
+    jobs = [Job(at, 3) for at in arrivals]
+    assert serve(preset("srpt-path"), jobs)[1] == serve(preset("oldest-first"), jobs)[1]
+
+
 def test_neither_is_the_other() -> None:
     """The two tests above can fail: each rule loses at the other's objective."""
     jobs = [(0, 3), (1, 1), (2, 1)]

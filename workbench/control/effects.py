@@ -6,11 +6,10 @@ and rows of the trace: the replay engine into events, the testbed into sends, th
 
 from __future__ import annotations
 
+from workbench.control.layout import EDGES, REQUESTS, STAGES
 from workbench.twin import Vector, rule
 
 KIND, WHO, WHERE, AT_EPOCH, A, B, C, D, EFFECT_SIZE = range(9)
-# Room for the longest list: a request that ends tells every stage, edge and child.
-OUT_SIZE = 512
 
 (
     _NONE,
@@ -31,6 +30,12 @@ OUT_SIZE = 512
     ENDED,  # the request has its terminal state; A = outcome
     FREED,  # everything the request held is back
 ) = range(17)
+
+
+@rule
+def room(g: Vector) -> int:
+    """Integers that the list of one step needs at most: a worker that dies can end every request."""
+    return 1 + EFFECT_SIZE * (g[REQUESTS] * (2 * g[STAGES] + 6) + 2 * g[EDGES])
 
 
 @rule

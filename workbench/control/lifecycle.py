@@ -191,6 +191,8 @@ def end(g: Vector, m: Vector, out: Vector, r: int, outcome: int) -> None:
             conclude_if_done(g, m, out, root)
         return
     conclude(g, m, out, root, ERROR)
+    if m[request(g, root) + CHILDREN] == 0:
+        return
     for child in range(root + 1, g[REQUESTS]):
         if m[request(g, child) + PARENT] == root + 1 and m[request(g, child) + PHASE] != NEW:
             conclude(g, m, out, child, CANCELLED)

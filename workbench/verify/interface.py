@@ -33,7 +33,7 @@ GOAL, UNTIMED = 1, 2
 
 MAX_ACTIONS = 256
 MAX_CODE = (1 << 16) - 1
-MAX_EFFECTS = 256
+MAX_EFFECTS = 1024
 MAX_SCRATCH = 4096
 # A world that forgets MAX_ACTIONS writes past it; within this many integers that is reported instead of a crash.
 ACTIONS_SPACE = 4 * MAX_ACTIONS

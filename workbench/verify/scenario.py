@@ -51,6 +51,9 @@ class Scenario:
         Whether the last chunk is one byte smaller than what was reserved for it.
     tenants, parents : tuple of int
         As in `Plan.memory`.
+    coarse : bool
+        Whether credit, starts and answers travel at once and a task is launched as soon as it is reserved: fewer
+        states for larger worlds, and blind to what happens in between.
     """
 
     plan: Plan
@@ -59,6 +62,7 @@ class Scenario:
     short_last: bool = False
     tenants: tuple[int, ...] = ()
     parents: tuple[int, ...] = ()
+    coarse: bool = False
 
     def __post_init__(self) -> None:
         within(self.chunks, 1, 8, "chunks")
@@ -87,7 +91,8 @@ class Scenario:
         budget_at = len(m)
         dead_at = budget_at + wires.FAULTS
         world_at = dead_at + stages
-        g += [self.chunks, int(self.short_last), data_room, credit_room, int(alike), budget_at, dead_at, world_at, size]
+        g += [self.chunks, int(self.short_last), int(self.coarse), data_room, credit_room]
+        g += [int(alike), budget_at, dead_at, world_at, size]
         m += [0] * (wires.FAULTS + stages + g[REQUESTS] * size)
         for name, count in self.faults.items():
             m[budget_at + FAULTS[name] - wires.EXPIRE] = count

@@ -10,9 +10,19 @@ from workbench.control.layout import CHUNK_BYTES, EDGES, EXTRA, REQUESTS, STAGES
 from workbench.twin import Vector, rule
 
 # Configuration of the world in `g`, from g[EXTRA] on; the budgets that it began with follow.
-CHUNKS, SHORT_LAST, DATA_ROOM, CREDIT_ROOM, SYMMETRIC, BUDGET_AT, DEAD_AT, WORLD_AT, WORLD_SIZE, WORLD_CONFIG = range(
-    10
-)
+(
+    CHUNKS,
+    SHORT_LAST,
+    COARSE,  # 1: credit, starts and answers travel at once, and a task is launched as soon as it is reserved
+    DATA_ROOM,
+    CREDIT_ROOM,
+    SYMMETRIC,
+    BUDGET_AT,
+    DEAD_AT,
+    WORLD_AT,
+    WORLD_SIZE,
+    WORLD_CONFIG,
+) = range(11)
 
 # Actions. Those from EXPIRE on are the environment's; each of these has a budget at m[budget + action - EXPIRE].
 (

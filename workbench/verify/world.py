@@ -26,6 +26,7 @@ from workbench.control.effects import (
 from workbench.control.layout import (
     CHUNK_BYTES,
     EDGES,
+    FROM,
     IN_AT,
     IN_COUNT,
     OUT_AT,
@@ -59,6 +60,7 @@ from workbench.verify.wires import (
     CANCEL_ARRIVES,
     CANCEL_MESSAGE,
     CHUNKS,
+    COARSE,
     CONTROL,
     CREDIT,
     CREDIT_ROOM,
@@ -113,6 +115,7 @@ from workbench.verify.wires import (
     reply_wire,
     request_of,
     size_of,
+    up,
     wires,
 )
 
@@ -158,6 +161,8 @@ def apply(g: Vector, m: Vector, which: int, out: Vector) -> int:
         m[wires(g, r) + CANCEL_MESSAGE] = 1
     elif action == RESERVE:
         machine.reserve(g, m, r, place)
+        if config(g, COARSE) == 1:
+            launch(g, m, out, r, place)
     elif action == LAUNCH:
         launch(g, m, out, r, place)
     elif action in (FINISH, FAIL):
@@ -196,7 +201,27 @@ def apply(g: Vector, m: Vector, which: int, out: Vector) -> int:
         broken_by = message(g, m, out, action, r, place)
     if broken_by != 0:
         return broken_by
-    return route(g, m, out)
+    seen = 0
+    while broken_by == 0 and seen < out[0]:
+        before, seen = seen, out[0]
+        broken_by = route(g, m, out, before)
+        if broken_by == 0 and config(g, COARSE) == 1:
+            settle(g, m, out)
+    return broken_by
+
+
+@rule
+def settle(g: Vector, m: Vector, out: Vector) -> None:
+    """Deliver everything that travels at once in a coarse world: credit, starts, and word that a stage has stopped."""
+    for r in range(g[REQUESTS]):
+        for v in range(g[STAGES]):
+            if m[reply_wire(g, r, v)] != 0:
+                message(g, m, out, REPLY, r, v)
+            if m[control_wire(g, r, v)] % 2 == 1 and up(g, m, v):
+                message(g, m, out, CONTROL, r, v)
+        for e in range(g[EDGES]):
+            if m[credit_wire(g, r, e)] != 0 and up(g, m, g[edge_row(g, e) + FROM]):
+                message(g, m, out, CREDIT, r, e)
 
 
 @rule
@@ -290,9 +315,9 @@ def arrive(g: Vector, m: Vector, out: Vector, r: int, e: int, epoch: int, seq: i
 
 
 @rule
-def route(g: Vector, m: Vector, out: Vector) -> int:
-    """Put what was sent on the wires and let the witnesses look; 0, or the property broken."""
-    for i in range(out[0]):
+def route(g: Vector, m: Vector, out: Vector, first: int) -> int:
+    """Put what was sent, from effect `first` on, on the wires and let the witnesses look; 0, or the property broken."""
+    for i in range(first, out[0]):
         at = 1 + i * EFFECT_SIZE
         what, r, where, epoch = out[at + KIND], out[at + WHO], out[at + WHERE], out[at + AT_EPOCH]
         if what == SEND_START:

@@ -70,12 +70,13 @@ class Run:
         assert code in self.enabled(), f"{action} of {r} at {place} is not possible"
         self.take(code)
 
-    def advance(self, hold: Sequence[int] = (), storm: float = 0.0) -> bool:
+    def advance(self, hold: Sequence[int] = (), storm: float = 0.0, stuck: Sequence[int] = ()) -> bool:
         """One step at random, a timer only if nothing else can happen; False if no step is left.
 
-        Actions in `hold` do not happen; faults happen with probability `storm` where their budget allows one.
+        Actions in `hold` and codes in `stuck` do not happen; faults happen with probability `storm` where their budget
+        allows one.
         """
-        codes = [code for code in self.enabled() if wires.action_of(self.g, code) not in hold]
+        codes = [code for code in self.enabled() if wires.action_of(self.g, code) not in hold and code not in stuck]
         kinds = [FAULT, PROGRESS, TIMER] if self.random.random() < storm else [PROGRESS, TIMER]
         for kind in kinds:
             choices = [code for code in codes if self.rules.kind(self.g, code) == kind]
@@ -89,20 +90,22 @@ class Run:
         """Whether everything has ended and is released."""
         return bool(self.rules.flags(self.g, self.m) & GOAL)
 
-    def settle(self, bound: int = 5_000, storm: float = 0.0, hold: Sequence[int] = ()) -> Run:
+    def settle(self, bound: int = 5_000, storm: float = 0.0) -> Run:
         """Run to the end of everything; an AssertionError if that is not reached within `bound` steps."""
         for _ in range(bound):
             if self.done:
                 return self
-            assert self.advance(hold, storm), "nothing can happen, and not all has ended"
+            assert self.advance(storm=storm), "nothing can happen, and not all has ended"
         raise AssertionError(f"not ended after {bound} steps")
 
-    def until(self, reached: Callable[[Run], bool], hold: Sequence[int] = (), bound: int = 1_000) -> bool:
+    def until(
+        self, reached: Callable[[Run], bool], hold: Sequence[int] = (), stuck: Sequence[int] = (), bound: int = 1_000
+    ) -> bool:
         """Run until a state is reached; whether it was."""
         for _ in range(bound):
             if reached(self):
                 return True
-            if not self.advance(hold):
+            if not self.advance(hold, stuck=stuck):
                 return False
         return False
 

@@ -355,4 +355,10 @@ class Plan:
                 m[request(g, parent) + CHILDREN] += 1
             for v in range(g[STAGES]):
                 m[stage(g, r, v) + SLOT] = -1
+            # The client's ends are open from the start: nobody tells it to open them in the first epoch.
+            for e in range(g[EDGES]):
+                row, end = edge_row(g, e), receiver(g, r, e)
+                if g[row + TO] == g[STAGES]:
+                    m[end + WIDTH] = m[end + ADVERTISED] = g[row + WINDOW]
+                    m[end + WIDTH_BYTES] = m[end + ADVERTISED_BYTES] = g[row + WINDOW_BYTES]
         return m

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from workbench.control.effects import ADMITTED, COMMITTED, ENDED, LAUNCHED, RECORDED
 from workbench.control.layout import (
+    ADVERTISED,
     ATTEMPTS,
     CHUNK_BYTES,
     CLIENT_EPOCH,
@@ -14,12 +15,16 @@ from workbench.control.layout import (
     FROM,
     GENERATION,
     HOLDS_SLOT,
+    IN_AT,
+    IN_COUNT,
+    LIMIT,
     NOTICE,
     OUTCOME,
     OWNER,
     PARENT,
     PHASE,
     READY,
+    RECEIVED,
     REPLAYABLE,
     REQUEST_MAX,
     REQUEST_USED,
@@ -47,12 +52,16 @@ from workbench.control.layout import (
     TOTAL_MAX,
     TRIMMED_BYTES,
     USED,
+    WAITING,
+    WAITING_MAX,
+    WHOLE,
     account,
     client,
     edge_row,
     edge_used,
     receiver,
     request,
+    revision_of,
     sender,
     slot,
     slots_used,
@@ -66,6 +75,7 @@ from workbench.control.phases import (
     CLOSED_PHASE,
     DRAINING,
     ERROR,
+    NEW,
     OK,
     OPEN,
     REJECTED,
@@ -73,6 +83,7 @@ from workbench.control.phases import (
     STOPPING,
     TIMEOUT,
     TOLD,
+    WAITING_PHASE,
 )
 from workbench.twin import Vector, rule
 from workbench.verify.interface import GOAL, UNTIMED
@@ -115,7 +126,9 @@ from workbench.verify.wires import (
     ROOM,
     CAUSE,
     COMPLETE,
-) = range(15)
+    OVERRUN,
+    FAMILY,
+) = range(17)
 
 
 @rule
@@ -134,6 +147,7 @@ def witness(g: Vector, m: Vector, what: int, r: int, where: int, epoch: int, num
             if m[late(g, r, where)] != 0:
                 return LATE_LAUNCH
             m[late(g, r, where)] = 1
+        return inputs(g, m, r, where)
     elif what == RECORDED:
         if m[on_device(g, r, where)] != 1:
             return UNRECORDED
@@ -155,6 +169,22 @@ def witness(g: Vector, m: Vector, what: int, r: int, where: int, epoch: int, num
             return TERMINAL
         m[mine + ENDINGS] = 1
         return verdict(g, m, r, number)
+    return 0
+
+
+@rule
+def inputs(g: Vector, m: Vector, r: int, v: int) -> int:
+    """A launch has all of a `whole` input, and while its request runs, the model revisions of its admission."""
+    row = stage_row(g, v)
+    for i in range(g[row + IN_COUNT]):
+        e = g[g[row + IN_AT] + i]
+        if g[edge_row(g, e) + WHOLE] == 1 and m[receiver(g, r, e) + RECEIVED] != config(g, CHUNKS):
+            return ORDER
+    revisions = 0
+    for u in range(g[STAGES]):
+        revisions += m[revision_of(g, u)]
+    if m[request(g, r) + PHASE] == RUNNING_PHASE and m[request(g, r) + REVISION] != revisions:
+        return MIXED
     return 0
 
 
@@ -218,8 +248,13 @@ def broken(g: Vector, m: Vector) -> int:
     if found != 0:
         return found
     for r in range(g[REQUESTS]):
+        found = standing(g, m, r)
+        if found != 0:
+            return found
         for e in range(g[EDGES]):
             found = held(g, m, r, e)
+            if found == 0:
+                found = ends(g, m, r, e)
             if found != 0:
                 return found
         for v in range(g[STAGES]):
@@ -239,6 +274,15 @@ def broken(g: Vector, m: Vector) -> int:
 @rule
 def sums(g: Vector, m: Vector) -> int:
     """Every sum of the ledger is what its accounts add up to, and below its bound."""
+    waiting, newcomers = 0, 0
+    for r in range(g[REQUESTS]):
+        if m[request(g, r) + PHASE] == WAITING_PHASE:
+            waiting += 1
+            newcomers += 1 if m[request(g, r) + EPOCH] == 0 else 0
+    if m[WAITING] != waiting:
+        return CONSERVATION
+    if newcomers > g[WAITING_MAX]:
+        return BOUND
     total = 0
     for t in range(g[TENANTS]):
         part = 0
@@ -319,12 +363,57 @@ def held(g: Vector, m: Vector, r: int, e: int) -> int:
 
 
 @rule
+def ends(g: Vector, m: Vector, r: int, e: int) -> int:
+    """The two ends of a stream agree as far as messages under way allow."""
+    near, far = sender(g, r, e), receiver(g, r, e)
+    if m[far + TAKEN] > m[far + RECEIVED] or m[near + SENT] > config(g, CHUNKS):
+        return ORDER
+    v, at, own = g[edge_row(g, e) + TO], stage(g, r, g[edge_row(g, e) + FROM]), request(g, r)
+    if m[own + PHASE] != RUNNING_PHASE or m[at + STATUS] != OPEN or m[at + STAGE_EPOCH] != m[own + EPOCH]:
+        return 0
+    if m[near + SENT] > max(m[near + LIMIT], m[near + TAKEN_KNOWN] + 1):
+        return OVERRUN
+    there = m[client(g, r) + CLIENT_EPOCH] if v == g[STAGES] else m[stage(g, r, v) + STAGE_EPOCH]
+    if there != m[at + STAGE_EPOCH] or (v != g[STAGES] and m[stage(g, r, v) + STATUS] != OPEN):
+        return 0
+    if m[near + TAKEN_KNOWN] > m[far + TAKEN] or m[near + LIMIT] > m[far + ADVERTISED]:
+        return OVERRUN
+    return 0
+
+
+@rule
+def standing(g: Vector, m: Vector, r: int) -> int:
+    """The controller's record of a request is sound, and agrees with those of its family."""
+    own = request(g, r)
+    phase, outcome = m[own + PHASE], m[own + OUTCOME]
+    if m[own + EPOCH] >= g[ATTEMPTS]:
+        return BOUND
+    if (outcome == 0 and phase == CLOSED_PHASE) or (outcome != 0 and phase not in (DRAINING, CLOSED_PHASE)):
+        return TERMINAL
+    if phase not in (RUNNING_PHASE, DRAINING):
+        if m[own + REQUEST_USED] != 0:
+            return LEAK
+        for v in range(g[STAGES]):
+            if m[stage_control(g, r, v) + HOLDS_SLOT] != 0:
+                return LEAK
+    if m[own + PARENT] > 0:
+        above = m[request(g, m[own + PARENT] - 1) + OUTCOME]
+        if (above not in (0, OK) and outcome == 0 and phase != NEW) or (above == OK and outcome != OK):
+            return FAMILY
+        if above == 0 and outcome not in (0, OK):
+            return FAMILY
+    return 0
+
+
+@rule
 def residue(g: Vector, m: Vector, r: int, v: int) -> int:
     """No stage works on an epoch that is over, every launch has its state, and every launch is accounted for."""
     at = stage(g, r, v)
     own = request(g, r)
     current = m[at + STAGE_EPOCH] == m[own + EPOCH] and m[own + PHASE] in (RUNNING_PHASE, DRAINING)
     if m[at + STATUS] in (OPEN, STOPPING) and not current:
+        return LEAK
+    if m[at + SLOT] >= 0 and m[stage_control(g, r, v) + HOLDS_SLOT] == 0:
         return LEAK
     if m[at + RUNNING] != m[on_device(g, r, v)]:
         return UNRECORDED

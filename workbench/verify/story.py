@@ -29,6 +29,8 @@ PROPERTIES: dict[int, str] = {
     laws.ROOM: "a wire never holds more than the credit allows",
     laws.CAUSE: "lost, late, repeated or reordered messages never change an outcome; a failure has its cause",
     laws.COMPLETE: "a request succeeds only when the client has every chunk of every output",
+    laws.OVERRUN: "a sender never knows of more credit than its consumer gave, and never runs beyond it",
+    laws.FAMILY: "a parent and its children succeed together, and none of them outlives a failure",
 }
 KINDS: dict[str, str] = {
     "deadlock": "no deadlock: unless all is done, something can happen",

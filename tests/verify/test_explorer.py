@@ -14,7 +14,7 @@ from workbench.errors import DataIntegrityError, UsageError
 from workbench.twin import Edit
 from workbench.verify import search
 from workbench.verify.explorer import explore, replay
-from workbench.verify.interface import MAX_ACTIONS
+from workbench.verify.interface import MAX_ACTIONS, MAX_EFFECTS
 
 EDGE, JOIN = "tests.verify.edge_world", "tests.verify.join_world"
 
@@ -209,7 +209,7 @@ def test_a_replay_tells_one_concrete_run() -> None:
     for step, following in pairwise(steps):
         assert step.after == following.before
     for step in steps:
-        m, out = list(step.before), [0] * 256
+        m, out = list(step.before), [0] * MAX_EFFECTS
         assert join.apply(g, m, step.action, out) == step.code == 0
         assert (tuple(m), tuple(out)) == (step.after, step.effects)
         assert sum(a != b for a, b in zip(step.before, step.after, strict=True)) == 1

@@ -11,7 +11,7 @@ from workbench.control.layout import EDGES, OUTCOME, REQUESTS, STAGES, TO, edge_
 from workbench.control.phases import OK
 from workbench.twin import Edit
 from workbench.verify import wires
-from workbench.verify.interface import ACTIONS_SPACE, FAULT, GOAL, PROGRESS, TIMER, bind
+from workbench.verify.interface import ACTIONS_SPACE, FAULT, GOAL, MAX_EFFECTS, PROGRESS, TIMER, bind
 from workbench.verify.scenario import FAULTS, Scenario
 from workbench.verify.story import PROPERTIES
 
@@ -37,7 +37,7 @@ class Run:
         self.scenario, self.random = scenario, random.Random(seed)
         self.rules = bind(WORLD, compiled=False, edits=edits)
         self.g, self.m = scenario.vectors()
-        self.acts, self.out = [0] * ACTIONS_SPACE, [0] * effects.OUT_SIZE
+        self.acts, self.out = [0] * ACTIONS_SPACE, [0] * MAX_EFFECTS
         self.events: list[tuple[int, int, int, int, int]] = []
 
     def fork(self) -> Run:

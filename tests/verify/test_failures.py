@@ -450,7 +450,7 @@ WRONG = {
     test_lost_control: Edit(LIFECYCLE, "DRAINING and m[stage_control(g, r, v) + STOP] == WANTED", "DRAINING and False"),
     test_duplicate_control: Edit(MACHINE, "== IDLE or m[at + STAGE_EPOCH] < epoch:", "== IDLE or epoch == 0:"),
     test_lost_reply: Edit(MACHINE, "!= IDLE and m[at + STAGE_EPOCH] > epoch:", "!= IDLE and m[at + STATUS] != OPEN:"),
-    test_duplicate_reply: Edit(LEDGER, "    if m[at + HOLDS_SLOT] == 1:\n", "    if m[slots_used(g, v)] > 0:\n"),
+    test_duplicate_reply: Edit(LIFECYCLE, "for u in range(g[STAGES]):", "for u in range(1):"),
     test_late_reply: Edit(LIFECYCLE, "DRAINING or m[at + EPOCH] != epoch:", "DRAINING:"),
     test_partition_and_heal: Edit(MACHINE, "m[end + TAKEN_KNOWN] <= seq", "m[end + TAKEN_KNOWN] < seq"),
     test_resized_window: Edit(

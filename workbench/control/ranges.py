@@ -1,9 +1,9 @@
 """Ranges of every quantity that enters a rule, so that no sum of them can leave a 64-bit integer.
 
-Python integers do not overflow; in compiled code the result of an overflow is undefined, and silent. Whoever feeds the rules (plan, testbed, importer)
-checks with `within`; the rules may then add without looking. The largest sum that a rule forms is a byte count over all
-chunks of a stream over all edges: ``MAX_CHUNK_BYTES * MAX_CHUNKS * MAX_EDGES = 2**60``; times stay below ``2**61``, so
-the difference and the sum of two fit.
+Python integers do not overflow; in compiled code the result of an overflow is undefined, and silent. Whoever feeds the
+rules (plan, testbed, importer) checks with `within`; the rules may then add without looking. The largest sum that a
+rule forms is a byte count over all chunks of a stream over all edges, ``MAX_CHUNK_BYTES * MAX_CHUNKS * MAX_EDGES =
+2**60``; times stay below ``2**61``, so the difference and the sum of two fit.
 """
 
 from __future__ import annotations

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from workbench.control.effects import ADMITTED, COMMITTED, ENDED, LAUNCHED, RECORDED
+from workbench.control.effects import ADMITTED, COMMITTED, ENDED, LAUNCHED, RECORDED, RELEASED
 from workbench.control.layout import (
     ADVERTISED,
     ATTEMPTS,
+    CHILDREN,
     CHUNK_BYTES,
     CLIENT_EPOCH,
     EDGE_MAX,
@@ -128,12 +129,13 @@ from workbench.verify.wires import (
     COMPLETE,
     OVERRUN,
     FAMILY,
-) = range(17)
+    COLLATERAL,
+) = range(18)
 
 
 @rule
-def witness(g: Vector, m: Vector, what: int, r: int, where: int, epoch: int, number: int) -> int:
-    """Check one thing that happened against what may happen; 0, or the property broken."""
+def witness(g: Vector, m: Vector, what: int, r: int, where: int, epoch: int, number: int, second: int) -> int:
+    """Check one thing that happened, with its numbers, against what may happen; 0, or the property broken."""
     at = request(g, r)
     mine = wires(g, r)
     if what == ADMITTED:
@@ -169,6 +171,8 @@ def witness(g: Vector, m: Vector, what: int, r: int, where: int, epoch: int, num
             return TERMINAL
         m[mine + ENDINGS] = 1
         return verdict(g, m, r, number)
+    elif what == RELEASED and m[slot(g, where, number) + GENERATION] <= second:
+        return STATE_MISUSE
     return 0
 
 
@@ -403,6 +407,22 @@ def standing(g: Vector, m: Vector, r: int) -> int:
         if above == 0 and outcome not in (0, OK):
             return FAMILY
     return 0
+
+
+@rule
+def spared(g: Vector, m: Vector, v: int) -> int:
+    """One bit for each running request, of no family, that never had anything reserved into or out of stage `v`."""
+    bits = 0
+    for r in range(g[REQUESTS]):
+        used = 0
+        for e in range(g[EDGES]):
+            if v in (g[edge_row(g, e) + FROM], g[edge_row(g, e) + TO]):
+                used += m[account(g, r, e) + RESERVED]
+        own = request(g, r)
+        alone = m[own + PARENT] == 0 and m[own + CHILDREN] == 0
+        if m[own + PHASE] == RUNNING_PHASE and alone and used == 0:
+            bits += 1 << r
+    return bits
 
 
 @rule

@@ -21,6 +21,7 @@ from workbench.control.effects import (
     WHERE,
     WHO,
     A,
+    B,
     C,
 )
 from workbench.control.layout import (
@@ -51,7 +52,7 @@ from workbench.control.layout import (
 )
 from workbench.twin import Vector, rule
 from workbench.verify.interface import FAULT, PROGRESS, TIMER
-from workbench.verify.laws import MIXED, ORDER, ROOM, broken, flags, witness
+from workbench.verify.laws import COLLATERAL, MIXED, ORDER, ROOM, broken, flags, spared, witness
 from workbench.verify.options import actions
 from workbench.verify.symmetry import canonical
 from workbench.verify.wires import (
@@ -182,7 +183,10 @@ def apply(g: Vector, m: Vector, which: int, out: Vector) -> int:
             m[on_device(g, other, place)] = 0
             m[late(g, other, place)] = 0
     elif action == DETECT:
+        unhurt = spared(g, m, place)
         lifecycle.lost(g, m, out, place, m[revision_of(g, place)] + m[dead(g, place)] - 1)
+        if m[dead(g, place)] == 1 and spared(g, m, place) != unhurt:
+            return COLLATERAL
         m[dead(g, place)] = 0
     elif action == MUTE:
         m[muted(g, r, place)] = 1
@@ -341,7 +345,7 @@ def route(g: Vector, m: Vector, out: Vector, first: int) -> int:
                 n -= 1
             m[wire + n] = say
         else:
-            found = witness(g, m, what, r, where, epoch, out[at + A])
+            found = witness(g, m, what, r, where, epoch, out[at + A], out[at + B])
             if found != 0:
                 return found
     return 0

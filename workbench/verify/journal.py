@@ -278,12 +278,12 @@ class Journal:
                 self._limit(at_ns, r, e, epoch, after)
 
     def _limit(self, at_ns: int, r: int, e: int, epoch: int, m: Memory) -> None:
+        """The absolute limit that the sender knows now; none where the window has no bound on chunks."""
         limit = m[sender(self.g, r, e) + LIMIT]
-        self._credit(at_ns, r, e, epoch, "grant", limit if limit <= _INT32 else None, None)
+        if limit <= _INT32:
+            self._credit(at_ns, r, e, epoch, "grant", limit, None)
 
-    def _credit(
-        self, at_ns: int, r: int, e: int, epoch: int, event: str, chunks: int | None, size_bytes: int | None
-    ) -> None:
+    def _credit(self, at_ns: int, r: int, e: int, epoch: int, event: str, chunks: int, size_bytes: int | None) -> None:
         seq = self._credits[r, e, epoch] = self._credits.get((r, e, epoch), -1) + 1
         self.rows["credit"].append(
             {"edge": self.edges[e], "request": r, "epoch": epoch, "event": event, "seq": seq, "at_ns": at_ns}

@@ -1,0 +1,196 @@
+"""docs/protocol.md and docs/failures.md: tables equal the code, examples run, and every name and test they give exists."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import doctest
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from workbench.control import effects, lifecycle, machine, phases
+from workbench.control.layout import PHASE, REQUESTS, STAGES, STATUS, EdgePlan, Plan, request, stage
+from workbench.verify import laws
+from workbench.verify.explorer import explore
+from workbench.verify.scenario import Scenario, bounded, chain
+from workbench.verify.story import KINDS, PROPERTIES
+from workbench.verify.survey import transitions
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = {name: (ROOT / "docs" / f"{name}.md").read_text("utf-8") for name in ("protocol", "failures")}
+FAILURES = "tests/verify/test_failures.py"
+# Tests of the failure algebra that are about the rows and no row themselves.
+ABOUT_ROWS = {"test_each_row_can_fail", "test_every_row_has_a_mutant"}
+
+
+def table(page: str, first: str) -> list[list[str]]:
+    """Cells of the table of a page whose head row begins with the cell `first`, without the head."""
+    lines = PAGES[page].split(f"\n| {first} |")[1].split("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def names_in(path: str) -> set[str]:
+    tree = ast.parse((ROOT / path).read_text("utf-8"))
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_examples_run(page: str) -> None:
+    examples = doctest.DocTestParser().get_doctest(PAGES[page].replace("```", ""), {}, f"{page}.md", None, 0)
+    assert len(examples.examples) > 25 or page == "failures"
+    report: list[str] = []
+    assert doctest.DocTestRunner().run(examples, out=report.append).failed == 0, "".join(report)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_name_it_gives_exists(page: str) -> None:
+    named = set(
+        re.findall(r"`(?:workbench\.)?((?:control\.|verify\.)?[a-z]\w*\.[A-Za-z]\w*(?:\.[a-z_]\w*)?)`", PAGES[page])
+    )
+    assert len(named) > 3
+    missing = []
+    for name in sorted(named):
+        if name.endswith((".py", ".md", ".toml")):
+            continue
+        package, dotted = "workbench.control", name.split(".")
+        if dotted[0] in ("control", "verify"):
+            package, dotted = f"workbench.{dotted[0]}", dotted[1:]
+        if dotted == ["twin", "twin"]:
+            package = "workbench"
+        found = importlib.import_module(f"{package}.{dotted[0]}")
+        for part in dotted[1:]:
+            found = getattr(found, part, None)
+        if found is None:
+            missing.append(name)
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_file_heading_and_test_it_links_exists(page: str) -> None:
+    for text, target in re.findall(r"\[([^\]]+)\]\(([^)]+)\)", PAGES[page]):
+        path, _, heading = target.partition("#")
+        file = (ROOT / "docs" / path).resolve() if path else ROOT / "docs" / f"{page}.md"
+        assert file.is_file(), target
+        if heading:
+            titles = re.findall(r"^#+ +(.+?) *$", file.read_text("utf-8"), re.MULTILINE)
+            assert heading in {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}, target
+        if text.startswith("`test_") and not text.endswith(".py`"):
+            assert text.strip("`") in names_in(str(file.relative_to(ROOT))), text
+    for path in re.findall(r"`((?:workbench|tests|docs)/[\w/]+\.?\w*)/?`", PAGES[page]):
+        assert (ROOT / path).exists(), path
+
+
+def test_every_failure_has_a_row_a_reason_and_a_test() -> None:
+    rows = re.findall(r"^\| \[(\w+)\]\(\.\./tests/verify/test_failures\.py\)", PAGES["failures"], re.MULTILINE)
+    assert len(rows) == len(set(rows))
+    assert {f"test_{row}" for row in rows} == names_in(FAILURES) - ABOUT_ROWS
+    why = PAGES["failures"].split("## Why\n")[1].split("\n## ")[0]
+    groups = re.findall(r"^\*\*[^*]+\*\* \(([\w,\s]+)\)", why, re.MULTILINE)
+    assert sorted(row for group in groups for row in re.split(r",\s*", group)) == sorted(rows)
+
+
+def test_the_promises_are_those_that_the_page_explains() -> None:
+    promises = {word for cells in table("failures", "row") for cell in cells[3:] for word in re.findall(r"^\w+", cell)}
+    explained = {word for cells in table("failures", "word") for word in cells[0].split(", ")}
+    assert promises - explained == {"one", "the", "its"}
+
+
+# Worlds that together show every change of state: faults of one request, a door that is too narrow, a family, two models.
+WORLDS = [
+    Scenario(bounded(chain(1), 1), 1, {"cancel": 1, "kill": 1, "expire": 1, "lose-control": 1, "fail": 1}),
+    Scenario(bounded(chain(1), 1, attempts=1), 1, {"kill": 1}),
+    Scenario(bounded(chain(1), 2, spare_bytes=-1), 1, {"cancel": 1}),
+    Scenario(bounded(chain(1), 2, spare_bytes=-1, waiting=0), 1),
+    Scenario(bounded(chain(1), 2), 1, {"fail": 1}, parents=(-1, 0)),
+    Scenario(bounded(chain(2), 1), 1, {"upgrade": 1}),
+]
+
+
+def test_the_tables_of_states_are_what_the_machine_does() -> None:
+    requests, stages = set(), set()
+    for scenario in WORLDS:
+        g, m0 = scenario.vectors()
+        for step in transitions(g, m0):
+            for r in range(g[REQUESTS]):
+                at = request(g, r) + PHASE
+                requests.add((phases.PHASES[step.before[at]], phases.PHASES[step.after[at]]))
+                for v in range(g[STAGES]):
+                    at = stage(g, r, v) + STATUS
+                    stages.add((phases.STATUSES[step.before[at]], phases.STATUSES[step.after[at]]))
+    of_requests, of_stages = PAGES["protocol"].split("The stage's view of the same request:")
+    for seen, text in ((requests, of_requests), (stages, of_stages)):
+        rows = re.findall(
+            r"^\| (\w+) \| (\w+) \| \S", text.split("\n| from | to | when |\n")[1].split("\n\n")[0], re.MULTILINE
+        )
+        assert len(rows) == len(set(rows))
+        assert set(rows) == {(before, after) for before, after in seen if before != after}
+
+
+def test_the_table_of_obstacles_is_the_code_s() -> None:
+    codes = {
+        value: name for name, value in vars(machine).items() if name in re.findall(r"[A-Z_]+", _assigned(machine, "GO"))
+    }
+    assert [cells[0] for cells in table("protocol", "obstacle")] == [codes[code] for code in sorted(codes) if code]
+
+
+def _assigned(module: object, first: str) -> str:
+    """Source of the assignment that gives the constants from `first` on their numbers."""
+    source = inspect.getsource(module)  # type: ignore[arg-type]
+    return next(line for line in source.splitlines() if line.startswith(f"{first}, "))
+
+
+def test_the_table_of_messages_is_the_code_s() -> None:
+    rows = {cells[0]: cells for cells in table("protocol", "message")}
+    names = [name for name in vars(effects) if name.isupper() and isinstance(getattr(effects, name), int)]
+    kinds = [name for name in names[names.index("SEND_START") :]]
+    assert list(rows) == [name for name in kinds if name.startswith("SEND_")]
+    notes = PAGES["protocol"].split("no messages but notes")[1].split("(`workbench")[0]
+    assert re.findall(r"`([A-Z]+)`", notes) == [name for name in kinds if not name.startswith("SEND_")]
+    # The fields are what the handler is told beside who and where.
+    for name, cells in rows.items():
+        if name == "SEND_NOTICE":
+            continue
+        for handler in re.findall(r"`(\w+\.\w+)`", cells[2]):
+            home, function = handler.split(".")
+            known = inspect.signature(getattr({"machine": machine, "lifecycle": lifecycle}[home], function)).parameters
+            assert [each for each in known if each not in ("g", "m", "out", "r", "v", "e")] == cells[3].split(", "), (
+                handler
+            )
+
+
+def test_every_bound_of_a_plan_is_in_the_table() -> None:
+    named = {name for cells in table("protocol", "bound") for name in re.findall(r"`(\w+)`", cells[1])}
+    fields = {field.name for kind in (Plan, EdgePlan) for field in dataclasses.fields(kind)}
+    assert named == fields - {"graph", "requests", "tenants", "edges", "replayable"}
+
+
+def test_the_table_of_laws_is_the_code_s() -> None:
+    names = {
+        value: name for name, value in vars(laws).items() if name.isupper() and PROPERTIES.get(value) and _law(name)
+    }
+    expected = [[names[code], text] for code, text in PROPERTIES.items()] + [[*row] for row in KINDS.items()]
+    found = table("protocol", "law")
+    assert found == expected, "the table should read\n" + "\n".join(f"| {name} | {text} |" for name, text in expected)
+
+
+def _law(name: str) -> bool:
+    """Whether a constant of `laws` is the code of a property."""
+    source = inspect.getsource(laws)
+    return re.search(rf"^    {name},$", source.split("_HOLDS,")[1].split(")")[0], re.MULTILINE) is not None
+
+
+def test_the_steps_of_a_chunk_name_the_rules_of_the_machine() -> None:
+    rules = [cells[1].strip("`").split(".")[1] for cells in table("protocol", "step")]
+    assert rules == ["reserve", "launch", "finish", "on_data", "launch", "on_credit"]
+    assert all(hasattr(getattr(machine, name), "__rule__") for name in rules)
+
+
+@pytest.mark.parametrize(("spare_bytes", "verdict"), [(0, "holds"), (-1, "only-by-timeout")])
+def test_a_family_larger_than_the_bound_needs_its_deadline(spare_bytes: int, verdict: str) -> None:
+    scenario = Scenario(bounded(chain(1), 2, spare_bytes=spare_bytes), 1, parents=(-1, 0))
+    found = explore("workbench.verify.world", *scenario.vectors(), compiled=False)
+    assert (found.kind or found.verdict) == verdict

@@ -1,4 +1,4 @@
-"""docs/protocol.md and docs/failures.md: tables equal the code, examples run, and every name and test they give exists."""
+"""docs/protocol.md and docs/failures.md: tables equal the code, examples run, every name and test they give exists."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_the_promises_are_those_that_the_page_explains() -> None:
     assert promises - explained == {"one", "the", "its"}
 
 
-# Worlds that together show every change of state: faults of one request, a door that is too narrow, a family, two models.
+# Worlds that together show every change of state: faults of one request, a narrow door, a family, two models.
 WORLDS = [
     Scenario(bounded(chain(1), 1), 1, {"cancel": 1, "kill": 1, "expire": 1, "lose-control": 1, "fail": 1}),
     Scenario(bounded(chain(1), 1, attempts=1), 1, {"kill": 1}),
@@ -146,7 +146,7 @@ def _assigned(module: object, first: str) -> str:
 def test_the_table_of_messages_is_the_code_s() -> None:
     rows = {cells[0]: cells for cells in table("protocol", "message")}
     names = [name for name in vars(effects) if name.isupper() and isinstance(getattr(effects, name), int)]
-    kinds = [name for name in names[names.index("SEND_START") :]]
+    kinds = names[names.index("SEND_START") :]
     assert list(rows) == [name for name in kinds if name.startswith("SEND_")]
     notes = PAGES["protocol"].split("no messages but notes")[1].split("(`workbench")[0]
     assert re.findall(r"`([A-Z]+)`", notes) == [name for name in kinds if not name.startswith("SEND_")]

@@ -217,6 +217,18 @@ def _test(checkout: Checkout, name: str) -> str:
     return checkout.lacks_symbol(path, function)
 
 
+def _rule(checkout: Checkout, name: str) -> str:
+    table, _, row = name.partition(".")
+    file = f"workbench/control/{table}.toml"
+    if lack := checkout.lacks(file):
+        return lack
+    try:
+        rows = tomllib.loads((checkout.root / file).read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+        return f"{file} is not TOML"
+    return "" if row in rows else f"no row {row!r} in {file}"
+
+
 def _figure(checkout: Checkout, name: str) -> str:
     quoted = re.compile(rf"""["'](?:[^"'\s]*/)?{re.escape(name)}["']""")
     for path in sorted((checkout.root / "notebooks").glob("*.ipynb")):
@@ -241,6 +253,7 @@ RESOLVERS: dict[str, Callable[[Checkout, str], str]] = {
     "table": _table,
     "module": _module,
     "test": _test,
+    "rule": _rule,
     "notebook": _file("notebooks/{}.ipynb"),
     "figure": _figure,
     "graph": _file("workbench/graphs/{}.toml"),

@@ -97,15 +97,19 @@ def graphs(draw: st.DrawFn, most: int = 6, kinds: tuple[str, ...] = ("stream", "
 
 
 @st.composite
-def plans(draw: st.DrawFn, most: int = 6, requests: int = 4, kinds: tuple[str, ...] = ("stream", "whole")) -> Plan:
-    """Random plans over `graphs`: some bounds tight, some absent; floors on every edge."""
-    graph = draw(graphs(most, kinds))
+def plans(draw: st.DrawFn, most: int = 6, requests: int = 4, ahead: int = 4) -> Plan:
+    """Random plans over `graphs`: some bounds tight, some absent; floors on every edge.
+
+    With `whole` edges, floors and windows hold `ahead` chunks: what streams beside them must wait somewhere.
+    """
+    graph = draw(graphs(most, draw(st.sampled_from([("stream",), ("stream", "whole")]))))
+    least = ahead if any(edge.kind == "whole" for edge in graph.edges) else 1
     count = draw(st.integers(1, requests))
     edges = {}
     for edge in graph.edges:
         if edge.source != CLIENT:
-            chunk, window = draw(st.integers(1, 3)), draw(st.integers(1, 4))
-            edges[edge.name] = EdgePlan(chunk, draw(st.integers(1, 2)), window, window * chunk)
+            chunk, window = draw(st.integers(1, 3)), draw(st.integers(least, 4))
+            edges[edge.name] = EdgePlan(chunk, draw(st.integers(least, max(2, least))), window, window * chunk)
     floors = sum(bounds.floor_chunks * bounds.chunk_bytes for bounds in edges.values())
     bound = st.one_of(st.just(1 << 61), st.integers(floors, 2 * count * floors))
     return Plan(

@@ -335,7 +335,7 @@ def sums(g: Vector, m: Vector) -> int:
 def held(g: Vector, m: Vector, r: int, e: int) -> int:
     """What exists of a stream is covered by what is outstanding: made and not taken over, or about to be made.
 
-    And nothing more is outstanding than what the sender does not know to be taken: room that is not needed goes back.
+    And outstanding is exactly what the sender does not know to be taken: room that is not needed goes back.
     """
     u, v = g[edge_row(g, e) + FROM], g[edge_row(g, e) + TO]
     at = stage(g, r, u)
@@ -360,7 +360,7 @@ def held(g: Vector, m: Vector, r: int, e: int) -> int:
     if (
         m[at + STATUS] == OPEN
         and m[request(g, r) + PHASE] == RUNNING_PHASE
-        and known < outstanding(m, account(g, r, e))
+        and known != outstanding(m, account(g, r, e))
     ):
         return CONSERVATION
     return 0

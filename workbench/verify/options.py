@@ -131,8 +131,7 @@ def actions(g: Vector, m: Vector, acts: Vector) -> int:
                 own = stage(g, r, v)
                 if m[own + STATUS] != OPEN or m[own + STAGE_EPOCH] != m[at + EPOCH]:
                     n = push(g, acts, n, START_AGAIN, r, v, 0)
-            if m[muted(g, r, v)] == 0 or m[stage(g, r, v) + RUNNING] == 1:
-                n = work(g, m, acts, n, r, v)
+            n = work(g, m, acts, n, r, v)
         for e in range(edges):
             if m[data_wire(g, r, e)] != 0 and up(g, m, g[edge_row(g, e) + TO]):
                 n = push(g, acts, n, DATA, r, e, 0)
@@ -154,17 +153,20 @@ def actions(g: Vector, m: Vector, acts: Vector) -> int:
 
 @rule
 def work(g: Vector, m: Vector, acts: Vector, n: int, r: int, v: int) -> int:
-    """Add what stage `v` can do for request `r`."""
+    """Add what stage `v` can do for request `r`; a forgotten request only ends the launch that it has."""
     at = stage(g, r, v)
     if m[at + RUNNING] == 1:
         row = stage_row(g, v)
+        full = False
         for i in range(g[row + OUT_COUNT]):
             e = g[g[row + OUT_AT] + i]
-            if filled(m, data_wire(g, r, e), config(g, DATA_ROOM)) == config(g, DATA_ROOM):
-                return n
-        return push(g, acts, n, FINISH, r, v, 0)
+            full = full or filled(m, data_wire(g, r, e), config(g, DATA_ROOM)) == config(g, DATA_ROOM)
+        if not full:
+            n = push(g, acts, n, FINISH, r, v, 0)
+    if m[muted(g, r, v)] == 1:
+        return n
     if m[at + READY] == 1:
-        return push(g, acts, n, LAUNCH, r, v, 0)
+        n = push(g, acts, n, LAUNCH, r, v, 0)
     if machine.obstacle(g, m, r, v) == machine.GO:
         return push(g, acts, n, RESERVE, r, v, 0)
     return n

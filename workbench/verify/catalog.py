@@ -83,6 +83,12 @@ def _narrow_right() -> Scenario:
     return Scenario(replace(plan, edges={**plan.edges, "source>right": narrow}))
 
 
+def _one_edge() -> Scenario:
+    """Two requests through one stage whose edge holds one chunk."""
+    plan = bounded(chain(1), 2, spare_bytes=2)
+    return Scenario(replace(plan, edges={"s0>client": replace(plan.edges["s0>client"], max_bytes=1)}))
+
+
 def _entries() -> tuple[Entry, ...]:
     """All worlds, the small ones first."""
     one, two, pair = bounded(chain(1), 1), bounded(chain(1), 2), bounded(chain(2), 1)
@@ -107,6 +113,12 @@ def _entries() -> tuple[Entry, ...]:
     return (
         small("cancel", "the client gives up at any moment", Scenario(one, faults={"cancel": 1})),
         small("one-stage", "two requests share a stage, and one is cancelled", Scenario(two, faults={"cancel": 1})),
+        small(
+            "cancel-ahead",
+            "the client gives up while the stage is two chunks ahead of it",
+            Scenario(ahead, chunks=3, faults={"cancel": 1}),
+        ),
+        small("tight", "room for one of two requests", Scenario(replace(two, total_bytes=1), faults={"cancel": 1})),
         small("lossy", "each kind of message is lost once", Scenario(one, faults=loss)),
         small("copies", "each kind of message arrives twice", Scenario(one, faults=copies)),
         small(
@@ -160,9 +172,19 @@ def _entries() -> tuple[Entry, ...]:
             Scenario(pair, faults={"kill": 1, "repeat-credit": 1}),
         ),
         small(
+            "crash-reordered",
+            "a chunk of the second attempt overtakes one of the first",
+            Scenario(pair, faults={"kill": 1, "reorder-data": 1}),
+        ),
+        small(
             "crash-stop",
-            "starts, stops and answers of the first attempt arrive in the second",
-            Scenario(one, faults={"kill": 1, "repeat-control": 1, "repeat-reply": 1}),
+            "starts and stops of the first attempt arrive in the second",
+            Scenario(pair, chunks=1, faults={"kill": 1, "repeat-control": 1}),
+        ),
+        small(
+            "crash-answer",
+            "the answer to a stop of the first attempt arrives in the second",
+            Scenario(replace(one, attempts=3), faults={"kill": 2, "repeat-reply": 1}),
         ),
         small(
             "crash-cancel",
@@ -198,6 +220,12 @@ def _entries() -> tuple[Entry, ...]:
         ),
         small("queue", "one of three may wait", Scenario(crowd, chunks=1, faults={"cancel": 1})),
         small("tenants", "each tenant has room for one chunk", Scenario(shared, faults={"cancel": 1})),
+        small(
+            "tenant-bound",
+            "two requests of a tenant that has room for one",
+            Scenario(replace(two, tenant_bytes=1, total_bytes=2), faults={"cancel": 1}),
+        ),
+        small("edge-shared", "two requests and an edge with room for one", _one_edge()),
         small("request-bound", "a window wider than what one request may hold", Scenario(own, chunks=3)),
         small("edge-bound", "one edge of a fork is narrower than the other", _narrow_right()),
         small("short-last", "the last chunk is smaller than what was reserved", Scenario(short, short_last=True)),
@@ -212,11 +240,31 @@ def _entries() -> tuple[Entry, ...]:
             "one branch of a join dies without a word",
             Scenario(bounded(joined(), 1), faults={"mute": 1}),
         ),
+        small(
+            "join-slots",
+            "two requests and one slot at each branch of a join",
+            Scenario(bounded(joined(), 2, slots={"left": 1, "right": 1}), coarse=True),
+        ),
+        small(
+            "split-copies",
+            "two outputs, and credit that arrives twice",
+            Scenario(bounded(split(), 1), chunks=1, faults={"repeat-credit": 1}),
+        ),
+        small(
+            "split-crash",
+            "two outputs, one of them delivered before a worker dies",
+            Scenario(bounded(split(), 1), chunks=1, faults={"kill": 1}, coarse=True),
+        ),
         small("split", "two outputs, both owed", Scenario(bounded(split(), 1), faults={"lose-credit": 1})),
         small(
             "whole-edge",
             "the second stage starts when all of the payload is there",
             Scenario(bounded(whole(), 1, window=2, spare_bytes=1), faults={"lose-data": 1, "lose-credit": 1}),
+        ),
+        small(
+            "whole-edge-crash",
+            "what a stage took over piece by piece dies with it",
+            Scenario(bounded(whole(), 1), faults={"kill": 1}),
         ),
         small(
             "family",
@@ -231,7 +279,7 @@ def _entries() -> tuple[Entry, ...]:
         small(
             "reconnect",
             "the client's connection breaks, and a worker dies",
-            Scenario(ahead, chunks=3, faults={"reconnect": 1, "kill": 1}),
+            Scenario(ahead, chunks=3, faults={"reconnect": 1, "kill": 1, "reorder-data": 1}),
         ),
         medium(
             "one-stage-crash",

@@ -8,13 +8,15 @@ import doctest
 import importlib
 import inspect
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from workbench.control import effects, lifecycle, machine, phases
+from workbench.control import effects, ledger, lifecycle, machine, phases
 from workbench.control.layout import PHASE, REQUESTS, STAGES, STATUS, EdgePlan, Plan, request, stage
 from workbench.verify import laws
+from workbench.verify.catalog import split
 from workbench.verify.explorer import explore
 from workbench.verify.scenario import Scenario, bounded, chain
 from workbench.verify.story import KINDS, PROPERTIES
@@ -187,6 +189,30 @@ def test_the_steps_of_a_chunk_name_the_rules_of_the_machine() -> None:
     rules = [cells[1].strip("`").split(".")[1] for cells in table("protocol", "step")]
     assert rules == ["reserve", "launch", "finish", "on_data", "launch", "on_credit"]
     assert all(hasattr(getattr(machine, name), "__rule__") for name in rules)
+
+
+def test_which_calls_of_the_ledger_may_be_repeated() -> None:
+    plan = bounded(split(), 1, window=2, chunk_bytes=2, spare_bytes=8)  # two outputs: one report does not end it
+    g, start, out = plan.configuration(), plan.memory(), [0] * 1024
+    lifecycle.submit(g, start, out, 0, -1, -1)
+    ledger.reserve(g, start, 0, 0)
+    calls: dict[str, Callable[[list[int]], object]] = {
+        "give_back": lambda m: ledger.give_back(g, m, 0, 0, 1, 2),
+        "return_slot": lambda m: ledger.return_slot(g, m, 0, 0),
+        "fail": lambda m: lifecycle.fail(g, m, out, 0, 0),
+        "reserve": lambda m: ledger.reserve(g, m, 0, 0),
+        "trim": lambda m: ledger.trim(g, m, 0, 0, 1),
+        "delivered": lambda m: lifecycle.delivered(g, m, out, 0, 0),
+    }
+    repeatable = set()
+    for name, call in calls.items():
+        m = list(start)
+        call(m)
+        once = list(m)
+        assert once != start
+        call(m)
+        repeatable |= {name} if m == once else set()
+    assert repeatable == {"give_back", "return_slot", "fail"}
 
 
 @pytest.mark.parametrize(("spare_bytes", "verdict"), [(0, "holds"), (-1, "only-by-timeout")])

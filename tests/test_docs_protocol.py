@@ -216,7 +216,7 @@ def test_which_calls_of_the_ledger_may_be_repeated() -> None:
 
 
 @pytest.mark.parametrize(("spare_bytes", "verdict"), [(0, "holds"), (-1, "only-by-timeout")])
-def test_a_family_larger_than_the_bound_needs_its_deadline(spare_bytes: int, verdict: str) -> None:
+def test_parents_that_fill_a_bound_need_their_deadlines(spare_bytes: int, verdict: str) -> None:
     scenario = Scenario(bounded(chain(1), 2, spare_bytes=spare_bytes), 1, parents=(-1, 0))
     found = explore("workbench.verify.world", *scenario.vectors(), compiled=False)
     assert (found.kind or found.verdict) == verdict

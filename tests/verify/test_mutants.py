@@ -45,7 +45,7 @@ def test_the_codes_of_the_laws_are_all_named() -> None:
 
 def test_mutants_show_in_small_worlds_and_say_what_they_break() -> None:
     for mutant in (*mutants.MUTANTS.values(), *mutants.SURVIVORS.values()):
-        assert CATALOG[mutant.world].size == "small"
+        assert CATALOG[mutant.scenario].size == "small"
         assert mutant.breaks.endswith(".")
         assert re.fullmatch(r"[a-z]+(-[a-z]+)*", mutant.name)
     assert len(mutants.MUTANTS) >= 30
@@ -55,7 +55,7 @@ def test_mutants_show_in_small_worlds_and_say_what_they_break() -> None:
 def test_the_table_is_measured() -> None:
     (row,) = mutants.table(["credit-on-send"])
     found = mutants.hunt(mutants.named("credit-on-send"))
-    assert (row.name, row.world, row.property) == ("credit-on-send", "cancel", "held")
+    assert (row.name, row.scenario, row.property) == ("credit-on-send", "cancel", "held")
     assert (row.steps, row.states, row.is_expected) == (len(found.trace), found.states, True)
 
 

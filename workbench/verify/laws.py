@@ -1,8 +1,7 @@
-"""The properties that must hold, each checked against witnesses that the protocol machine does not see."""
+"""The properties of states: what must hold wherever the world stands. `workbench.verify.witness` judges events."""
 
 from __future__ import annotations
 
-from workbench.control.effects import ADMITTED, COMMITTED, ENDED, LAUNCHED, RECORDED, RELEASED
 from workbench.control.layout import (
     ADVERTISED,
     ATTEMPTS,
@@ -16,8 +15,6 @@ from workbench.control.layout import (
     FROM,
     GENERATION,
     HOLDS_SLOT,
-    IN_AT,
-    IN_COUNT,
     LIMIT,
     NOTICE,
     OUTCOME,
@@ -26,7 +23,6 @@ from workbench.control.layout import (
     PHASE,
     READY,
     RECEIVED,
-    REPLAYABLE,
     REQUEST_MAX,
     REQUEST_USED,
     REQUESTS,
@@ -34,7 +30,6 @@ from workbench.control.layout import (
     RESERVED_BYTES,
     RETURNED,
     RETURNED_BYTES,
-    REVISION,
     RUNNING,
     SENT,
     SLOT,
@@ -55,14 +50,12 @@ from workbench.control.layout import (
     USED,
     WAITING,
     WAITING_MAX,
-    WHOLE,
     account,
     client,
     edge_row,
     edge_used,
     receiver,
     request,
-    revision_of,
     sender,
     slot,
     slots_used,
@@ -72,42 +65,25 @@ from workbench.control.layout import (
     tenant_used,
 )
 from workbench.control.phases import (
-    CANCELLED,
     CLOSED_PHASE,
     DRAINING,
-    ERROR,
     NEW,
     OK,
     OPEN,
-    REJECTED,
     RUNNING_PHASE,
     STOPPING,
-    TIMEOUT,
     TOLD,
     WAITING_PHASE,
 )
 from workbench.twin import Vector, rule
 from workbench.verify.interface import GOAL, UNTIMED
 from workbench.verify.wires import (
-    CANCEL,
     CHUNKS,
-    ENDINGS,
-    EXPIRE,
-    FAIL,
-    GONE,
-    KILL,
-    TAG,
-    UPGRADE,
-    WORLD_CONFIG,
-    budget,
     bytes_of,
-    commits,
     config,
     dead,
-    late,
     muted,
     on_device,
-    wires,
 )
 
 # Properties; 0 is none broken.
@@ -131,102 +107,6 @@ from workbench.verify.wires import (
     FAMILY,
     COLLATERAL,
 ) = range(18)
-
-
-@rule
-def witness(g: Vector, m: Vector, what: int, r: int, where: int, epoch: int, number: int, second: int) -> int:
-    """Check one thing that happened, with its numbers, against what may happen; 0, or the property broken."""
-    at = request(g, r)
-    mine = wires(g, r)
-    if what == ADMITTED:
-        for v in range(g[STAGES]):
-            m[late(g, r, v)] = 0
-    elif what == LAUNCHED:
-        if m[on_device(g, r, where)] != 0:
-            return UNRECORDED
-        m[on_device(g, r, where)] = 1
-        if m[at + OUTCOME] != 0:
-            if m[late(g, r, where)] != 0:
-                return LATE_LAUNCH
-            m[late(g, r, where)] = 1
-        return inputs(g, m, r, where)
-    elif what == RECORDED:
-        if m[on_device(g, r, where)] != 1:
-            return UNRECORDED
-        m[on_device(g, r, where)] = 0
-    elif what == COMMITTED:
-        if m[mine + GONE] == 1:
-            return AFTER_CANCEL
-        if number != m[commits(g, r, where)]:
-            return ORDER
-        m[commits(g, r, where)] += 1
-        tag = 1 + m[at + REVISION]
-        if g[REPLAYABLE] == 0:
-            tag = 1 + epoch
-        if m[mine + TAG] not in (0, tag):
-            return MIXED
-        m[mine + TAG] = tag
-    elif what == ENDED:
-        if m[mine + ENDINGS] != 0:
-            return TERMINAL
-        m[mine + ENDINGS] = 1
-        return verdict(g, m, r, number)
-    elif what == RELEASED and m[slot(g, where, number) + GENERATION] <= second:
-        return STATE_MISUSE
-    return 0
-
-
-@rule
-def inputs(g: Vector, m: Vector, r: int, v: int) -> int:
-    """A launch has all of a `whole` input, and while its request runs, the model revisions of its admission."""
-    row = stage_row(g, v)
-    for i in range(g[row + IN_COUNT]):
-        e = g[g[row + IN_AT] + i]
-        if g[edge_row(g, e) + WHOLE] == 1 and m[receiver(g, r, e) + RECEIVED] != config(g, CHUNKS):
-            return ORDER
-    revisions = 0
-    for u in range(g[STAGES]):
-        revisions += m[revision_of(g, u)]
-    if m[request(g, r) + PHASE] == RUNNING_PHASE and m[request(g, r) + REVISION] != revisions:
-        return MIXED
-    return 0
-
-
-@rule
-def spent(g: Vector, m: Vector, action: int) -> int:
-    """How often the environment has done `action`."""
-    return config(g, WORLD_CONFIG + action - EXPIRE) - m[budget(g, action)]
-
-
-@rule
-def verdict(g: Vector, m: Vector, r: int, outcome: int) -> int:
-    """Whether a terminal state is deserved: lost, late, repeated or reordered messages alone never change it.
-
-    OK needs every chunk of every output at the client. An error needs a task that failed, or a worker that died where
-    another attempt is not left or may not continue the output. In a family another member's end is cause enough.
-    """
-    if outcome == OK:
-        for e in range(g[EDGES]):
-            if g[edge_row(g, e) + TO] == g[STAGES] and m[commits(g, r, e)] != config(g, CHUNKS):
-                return COMPLETE
-        return 0
-    if m[request(g, r) + PARENT] != 0 or outcome == REJECTED:
-        return 0
-    for child in range(g[REQUESTS]):
-        if m[request(g, child) + PARENT] == r + 1:
-            return 0
-    deaths = spent(g, m, KILL) + spent(g, m, UPGRADE)
-    final = g[REPLAYABLE] == 0 or spent(g, m, UPGRADE) > 0 or deaths >= g[ATTEMPTS]
-    silent = spent(g, m, EXPIRE) > 0
-    for v in range(g[STAGES]):
-        silent = silent or m[muted(g, r, v)] == 1
-    if outcome == CANCELLED and spent(g, m, CANCEL) == 0:
-        return CAUSE
-    if outcome == TIMEOUT and not silent:
-        return CAUSE
-    if outcome == ERROR and spent(g, m, FAIL) == 0 and not (deaths > 0 and final):
-        return CAUSE
-    return 0
 
 
 @rule

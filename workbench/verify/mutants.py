@@ -22,7 +22,7 @@ from typing import Any
 from workbench.errors import UsageError
 from workbench.twin import Edit
 from workbench.verify import laws
-from workbench.verify.catalog import named as world_named
+from workbench.verify.catalog import named as catalog_entry
 from workbench.verify.explorer import explore
 from workbench.verify.outcome import Exploration
 from workbench.verify.story import tell
@@ -35,7 +35,7 @@ MODULES: dict[str, str] = {
     name: f"workbench.{package}.{name}"
     for package, names in (
         ("control", ("admission", "credit", "effects", "layout", "ledger", "lifecycle", "machine", "objects")),
-        ("verify", ("laws", "options", "symmetry", "wires", "world")),
+        ("verify", ("laws", "options", "symmetry", "wires", "witness", "world")),
     )
     for name in names
 }
@@ -77,7 +77,7 @@ class Mutant:
         Kebab-case.
     breaks : str
         What is no longer as it should be, in one sentence.
-    world : str
+    scenario : str
         The world of the catalog that shows it.
     edits : tuple of Edit
         The change.
@@ -89,7 +89,7 @@ class Mutant:
 
     name: str
     breaks: str
-    world: str
+    scenario: str
     edits: tuple[Edit, ...]
     violates: str = ""
     because: str = ""
@@ -111,7 +111,7 @@ class Row:
 
     name: str
     breaks: str
-    world: str
+    scenario: str
     property: str
     steps: int
     states: int
@@ -166,7 +166,7 @@ def _read(rows: Iterable[Mapping[str, Any]]) -> dict[str, Mutant]:
     for row in rows:
         edits = tuple(Edit(MODULES[one["module"]], one["old"], one["new"]) for one in row["edit"])
         more = {key: str(row.get(key, "")) for key in ("violates", "because")}
-        found[row["name"]] = Mutant(row["name"], row["breaks"], row["world"], edits, **more)
+        found[row["name"]] = Mutant(row["name"], row["breaks"], row["scenario"], edits, **more)
     return found
 
 
@@ -191,13 +191,13 @@ def named(name: str) -> Mutant:
 
 def hunt(mutant: Mutant, *, compiled: bool = False, limit_states: int = LIMIT_STATES) -> Exploration:
     """Explore the mutant in its world; interpreted by default, since it would be compiled for one search."""
-    g, m = world_named(mutant.world).scenario.vectors()
+    g, m = catalog_entry(mutant.scenario).scenario.vectors()
     return explore(WORLD, g, m, compiled=compiled, limit_states=limit_states, edits=mutant.edits)
 
 
 def story(mutant: Mutant, found: Exploration) -> str:
     """The counterexample in words."""
-    return tell(world_named(mutant.world).scenario, found.trace, found.kind, found.code, edits=mutant.edits)
+    return tell(catalog_entry(mutant.scenario).scenario, found.trace, found.kind, found.code, edits=mutant.edits)
 
 
 def table(names: Sequence[str] = ()) -> list[Row]:
@@ -210,7 +210,7 @@ def table(names: Sequence[str] = ()) -> list[Row]:
             Row(
                 mutant.name,
                 mutant.breaks,
-                mutant.world,
+                mutant.scenario,
                 violated,
                 len(found.trace),
                 found.states,

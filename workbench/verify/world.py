@@ -52,7 +52,7 @@ from workbench.control.layout import (
 )
 from workbench.twin import Vector, rule
 from workbench.verify.interface import FAULT, PROGRESS, TIMER
-from workbench.verify.laws import COLLATERAL, MIXED, ORDER, ROOM, broken, flags, spared, witness
+from workbench.verify.laws import COLLATERAL, MIXED, ORDER, ROOM, broken, flags, spared
 from workbench.verify.options import actions
 from workbench.verify.symmetry import canonical
 from workbench.verify.wires import (
@@ -119,6 +119,7 @@ from workbench.verify.wires import (
     up,
     wires,
 )
+from workbench.verify.witness import witness
 
 __all__ = ["actions", "apply", "broken", "canonical", "flags", "kind"]
 

@@ -129,6 +129,8 @@ def _arrows(messages: pl.DataFrame, at: dict[str, float], y: Callable[[int | Non
         said.add(key)
         # A message that passes other parties carries its text before the first of them.
         share = 0.5 if abs(at[row["target"]] - x0) < 1.5 * LANE_PX else 0.25
+        if end == "under way":
+            share = 0.85
         rows.append(
             {"x": x0, "y": y0, "x2": x1, "y2": y1, "request": row["request"], "text": text, "end": end}
             | {"angle": math.degrees(math.atan2(y1 - y0, x1 - x0)) + 90}

@@ -41,7 +41,12 @@ def state_space(
         axis=alt.Axis(tickMinStep=1, format="d"),
         scale=alt.Scale(nice=False, padding=8),
     )
-    y = alt.Y("states:Q", title="reachable states (log scale)", scale=alt.Scale(type="log"), axis=alt.Axis(format="~s"))
+    y = alt.Y(
+        "states:Q",
+        title="reachable states (log scale)",
+        scale=alt.Scale(type="log"),
+        axis=alt.Axis(format="~s", values=[10**k for k in range(8)]),
+    )
     base = alt.Chart(frame).encode(x=x, y=y, color=color)
     shape = alt.Shape(
         "dimension:N", scale=alt.Scale(domain=dimensions, range=list(SHAPES[: len(dimensions)])), legend=None
@@ -49,7 +54,7 @@ def state_space(
     whole = base.transform_filter("datum.verdict != 'limit'").mark_point(filled=True, size=44).encode(shape=shape)
     cut = base.transform_filter("datum.verdict == 'limit'").mark_point(filled=False, size=44).encode(shape=shape)
     ends = frame.group_by("dimension", maintain_order=True).last()
-    words = alt.Chart(ends).mark_text(align="left", dx=8).encode(x=x, y=y, text="dimension:N", color=color)
+    words = alt.Chart(ends).mark_text(align="left", dx=8, dy=-5).encode(x=x, y=y, text="dimension:N", color=color)
     layers: list[alt.Chart] = [base.mark_line(strokeWidth=1.2), whole, cut, words]
     worst = frame.sort("states").row(-1, named=True)
     shown = theme.figure(
@@ -57,6 +62,6 @@ def state_space(
         width_in=width_in,
         height_in=2.6,
         title=title,
-        alt_text=f"{frame.height} worlds; the largest has {worst['states']:,} states: {worst['size']} {worst['dimension']}.",
+        alt_text=f"{frame.height} worlds of up to {worst['states']:,} states ({worst['size']} {worst['dimension']}).",
     )
     return shown, frame

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 
-from workbench.verify import wires
-from workbench.verify.counterexample import Counterexample
+from workbench.verify import catalog, mutants, wires
+from workbench.verify.counterexample import Counterexample, counterexample
 from workbench.verify.messages import CLIENT, CONTROLLER, messages
 from workbench.verify.story import Teller, letter
 
@@ -25,6 +27,9 @@ def sequence_rows(example: Counterexample) -> tuple[pl.DataFrame, pl.DataFrame, 
         lines.append({"step": number, "kind": kind, "text": _plain(teller.action(step.action, step.before))})
         lines += [{"step": number, "kind": "after", "text": text} for text in teller.consequences(step)]
     last = len(example.steps) + 1
+    if example.steps and wires.action_of(teller.g, example.steps[-1].action) == wires.EXPIRE:
+        # Nothing but a deadline could happen: say what everything stood waiting for.
+        lines += [{"step": last, "kind": "after", "text": f"until then {text}"} for text in example.standstill()]
     if example.violated:
         lines.append({"step": last, "kind": "wrong", "text": f"violated: {example.violated}"})
     sent = pl.DataFrame(
@@ -51,3 +56,38 @@ def sequence_rows(example: Counterexample) -> tuple[pl.DataFrame, pl.DataFrame, 
 def _plain(sentence: str) -> str:
     """A sentence without what its color says."""
     return sentence.removeprefix("FAULT: ").replace("CLIENT cancels", "client cancels")
+
+
+def found(names: Sequence[str] = ()) -> pl.DataFrame:
+    """Hunt the mutants of these names, all if none is given.
+
+    Returns
+    -------
+    polars.DataFrame
+        ``mutant``, ``property`` (violated first), ``steps`` (of the shortest counterexample), ``states`` (visited until
+        then), ``scenario``, ``expected`` (whether it is the property that the mutant is known to violate), ``breaks``.
+    """
+    rows = [
+        {
+            "mutant": row.name,
+            "property": row.property,
+            "steps": row.steps,
+            "states": row.states,
+            "scenario": row.scenario,
+        }
+        | {"expected": row.is_expected, "breaks": row.breaks}
+        for row in mutants.table(names)
+    ]
+    return pl.DataFrame(rows).sort("property", "steps", "mutant")
+
+
+def example(name: str) -> Counterexample:
+    """The shortest counterexample of one mutant."""
+    mutant = mutants.named(name)
+    scenario = catalog.named(mutant.scenario).scenario
+    return counterexample(name, scenario, mutants.hunt(mutant), edits=mutant.edits)
+
+
+def breaks(name: str) -> str:
+    """What a mutant breaks, in one sentence."""
+    return mutants.named(name).breaks

@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 import pyarrow as pa
 
-from workbench.twin import Edit
+from workbench.twin import Edit, twin
 from workbench.units import MS_NS
 from workbench.verify import journal, wires
 from workbench.verify.explorer import Step, replay
 from workbench.verify.outcome import Exploration
 from workbench.verify.scenario import Scenario
-from workbench.verify.story import KINDS, PROPERTIES, Teller, tell
+from workbench.verify.story import KINDS, PROPERTIES, Teller, letter, tell
 from workbench.verify.survey import WORLD
 
 ARRIVALS = (wires.DATA, wires.REPEAT_DATA, wires.REORDER_DATA)
@@ -42,6 +43,8 @@ class Counterexample:
         The sentence that it contradicts; empty for a run that ends well.
     story : str
         The run in words.
+    edits : tuple of Edit
+        What was changed in the protocol.
     """
 
     name: str
@@ -49,17 +52,41 @@ class Counterexample:
     steps: tuple[Step, ...]
     violated: str
     story: str
+    edits: tuple[Edit, ...] = ()
 
     @property
     def title(self) -> str:
         """The property and the number of steps that break it."""
         return f"After {len(self.steps)} steps violated: {self.violated}" if self.violated else self.name
 
+    @property
+    def machine(self) -> ModuleType:
+        """The rules of the machine as they were changed."""
+        changed: ModuleType = twin(WORLD, compiled=False, edits=self.edits).machine
+        return changed
+
+    def standstill(self) -> list[str]:
+        """What each task waits for before the last step, in words; a task that could go on has no line."""
+        if not self.steps:
+            return []
+        teller, machine = Teller(self.scenario), self.machine
+        words = {
+            machine.NO_INPUT: "an input", machine.NO_SLOT: "a state object", machine.NO_WINDOW: "credit",
+            machine.NO_ROOM: "room under a bound",
+        }  # fmt: skip
+        g, m = teller.g, list(self.steps[-1].before)
+        return [
+            f"{letter(r)} at {stage} waits for {words[why]}"
+            for r in range(self.scenario.plan.requests)
+            for v, stage in enumerate(self.scenario.plan.stages)
+            if (why := machine.obstacle(g, m, r, v)) in words
+        ]
+
     def tables(self) -> dict[str, pa.Table]:
         """The run's tables; every sentence of the story is a row of table ``event``."""
         teller = Teller(self.scenario)
         g = teller.g
-        book = journal.Journal(self.scenario.plan, g, concurrent=True)
+        book = journal.Journal(self.scenario.plan, g, concurrent=True, obstacle=self.machine.obstacle)
         for number, step in enumerate(self.steps, start=1):
             at_ns = number * MS_NS
             action, r = wires.action_of(g, step.action), wires.request_of(g, step.action)
@@ -115,7 +142,7 @@ def counterexample(
     steps = tuple(replay(world, g, m, found.trace, edits=edits))
     violated = PROPERTIES[found.code] if found.code else KINDS.get(found.kind, "")
     story = tell(scenario, found.trace, found.kind, found.code, edits=edits) if violated else ""
-    return Counterexample(name, scenario, steps, violated, story)
+    return Counterexample(name, scenario, steps, violated, story, tuple(edits))
 
 
 def arrival(g: list[int], step: Step) -> tuple[int, int, int, int] | None:

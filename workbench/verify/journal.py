@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,10 +75,19 @@ class Journal:
     concurrent : bool
         True where a stage may have launches of several requests on its device at once, as in the explorer: each request
         then counts as a replica of its own.
+    obstacle : function
+        The rule that says what a task waits for; another one than `machine.obstacle` for a changed protocol.
     """
 
-    def __init__(self, plan: Plan, g: Sequence[int], *, concurrent: bool) -> None:
-        self.plan, self.g, self.concurrent = plan, list(g), concurrent
+    def __init__(
+        self,
+        plan: Plan,
+        g: Sequence[int],
+        *,
+        concurrent: bool,
+        obstacle: Callable[[list[int], list[int], int, int], int] = machine.obstacle,
+    ) -> None:
+        self.plan, self.g, self.concurrent, self.obstacle = plan, list(g), concurrent, obstacle
         self.stages, self.edges = plan.stages, tuple(edge.name for edge in plan.carried)
         self.terminal = {i for i, edge in enumerate(plan.carried) if edge.target == CLIENT}
         self.ids = itertools.count()
@@ -323,7 +332,7 @@ class Journal:
             return ""
         if m[at + READY] == 1:
             return "queue"
-        why = machine.obstacle(g, memory, r, v)
+        why = self.obstacle(g, memory, r, v)
         if why in (machine.NO_WINDOW, machine.NO_ROOM):
             return "credit_stall"
         if why == machine.NO_INPUT:

@@ -225,6 +225,11 @@ def _entries() -> tuple[Entry, ...]:
             "two requests of a tenant that has room for one",
             Scenario(replace(two, tenant_bytes=1, total_bytes=2), faults={"cancel": 1}),
         ),
+        small(
+            "too-large",
+            "a request whose floors can never fit is turned away",
+            Scenario(replace(pair, request_bytes=1)),
+        ),
         small("edge-shared", "two requests and an edge with room for one", _one_edge()),
         small("request-bound", "a window wider than what one request may hold", Scenario(own, chunks=3)),
         small("edge-bound", "one edge of a fork is narrower than the other", _narrow_right()),
@@ -329,7 +334,7 @@ def named(name: str) -> Entry:
         return CATALOG[name]
     near = difflib.get_close_matches(name, CATALOG, n=1)
     raise UsageError(
-        "a world of the catalog",
+        "a scenario of the catalog",
         repr(name),
         where="explore",
         fix=f"Did you mean {near[0]}?" if near else "`workbench explore --list` names them.",

@@ -248,11 +248,15 @@ def held(g: Vector, m: Vector, r: int, e: int) -> int:
 
 @rule
 def ends(g: Vector, m: Vector, r: int, e: int) -> int:
-    """The two ends of a stream agree as far as messages under way allow."""
+    """The two ends of a stream agree as far as messages under way allow; a stage that does not work holds no chunk."""
     near, far = sender(g, r, e), receiver(g, r, e)
     if m[far + TAKEN] > m[far + RECEIVED] or m[near + SENT] > config(g, CHUNKS):
         return ORDER
     v, at, own = g[edge_row(g, e) + TO], stage(g, r, g[edge_row(g, e) + FROM]), request(g, r)
+    if m[at + STATUS] not in (OPEN, STOPPING) and m[near + SENT] != 0:
+        return LEAK
+    if v != g[STAGES] and m[stage(g, r, v) + STATUS] not in (OPEN, STOPPING) and m[far + RECEIVED] != 0:
+        return LEAK
     if m[own + PHASE] != RUNNING_PHASE or m[at + STATUS] != OPEN or m[at + STAGE_EPOCH] != m[own + EPOCH]:
         return 0
     if m[near + SENT] > max(m[near + LIMIT], m[near + TAKEN_KNOWN] + 1):

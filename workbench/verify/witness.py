@@ -6,7 +6,7 @@ Launches, commits and ends are judged here, at the moment at which they happen; 
 from __future__ import annotations
 
 from workbench.control.admission import WAIT
-from workbench.control.effects import ADMITTED, COMMITTED, ENDED, LAUNCHED, RECORDED, REFUSED, RELEASED
+from workbench.control.effects import ADMITTED, COMMITTED, DROPPED, ENDED, LAUNCHED, RECORDED, REFUSED, RELEASED
 from workbench.control.layout import (
     ATTEMPTS,
     CHUNK_BYTES,
@@ -125,7 +125,9 @@ def witness(g: Vector, m: Vector, what: int, r: int, where: int, epoch: int, num
             return TERMINAL
         m[mine + ENDINGS] = 1
         return verdict(g, m, r, number)
-    elif what == REFUSED and number == WAIT and fits(g, m, r, 1):
+    elif (what == REFUSED and number == WAIT and fits(g, m, r, 1)) or (
+        what == DROPPED and m[at + PHASE] == RUNNING_PHASE and undisturbed(g, m)
+    ):
         return CAUSE
     elif what == RELEASED and m[slot(g, where, number) + GENERATION] <= second:
         return STATE_MISUSE
@@ -171,7 +173,7 @@ def verdict(g: Vector, m: Vector, r: int, outcome: int) -> int:
         full = m[WAITING] >= g[WAITING_MAX] and not fits(g, m, r, 1)
         return 0 if m[request(g, r) + EPOCH] == 0 and (full or not fits(g, m, r, 0)) else CAUSE
     if related(g, m, r):
-        return CAUSE if undisturbed(g, m) else 0
+        return CAUSE if outcome != TIMEOUT and undisturbed(g, m) else 0
     deaths = spent(g, m, KILL) + spent(g, m, UPGRADE)
     final = g[REPLAYABLE] == 0 or spent(g, m, UPGRADE) > 0 or deaths >= g[ATTEMPTS]
     silent = spent(g, m, EXPIRE) > 0

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import doctest
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -89,8 +91,8 @@ EXAMPLES = re.findall(r"^\$ workbench (.*)\n((?:(?!\$ |```).*\n)*)", MANUAL, re.
 def test_examples_of_the_manual_print_what_it_says(
     words: str, expected: str, run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, err = called(capsys, *(str(run) if word == "RUN" else word for word in words.split()))
-    found = (out if code == 0 else err).replace(str(run), "RUN")
+    code, out, err = called(capsys, *(str(run) if word == "RUN" else word for word in shlex.split(words)))
+    found = (out if code in (0, CheckFailed.exit_code) else err).replace(str(run), "RUN")
     assert doctest.OutputChecker().check_output(expected, found, doctest.ELLIPSIS), found
 
 
@@ -156,6 +158,14 @@ def test_recording_imports_no_reader() -> None:
         (["figures", "--jobs", "0"], "--jobs: expected at least 1"),
         (["notebooks", "nowhere.ipynb"], "nowhere.ipynb: expected a Jupyter notebook"),
         (["notebooks", "--check", "--normalize"], "not allowed with argument"),
+        (["explore", "cancle"], "expected a scenario of the catalog, found 'cancle'. Did you mean cancel?"),
+        (["explore", "--mutant", "credit-on-sent"], "Did you mean credit-on-send?"),
+        (["explore", "--edit", "credit", "a"], "--edit: expected 3 arguments"),
+        (["explore", "--edit", "cradit", "a", "b"], "found 'cradit'"),
+        (["explore", "--edit", "credit", "if seq == m[at + RECEIVED]:", ""], "The nearest line is 'if seq != m[at"),
+        (["explore", "--limit", "0"], "--limit: expected an integer from 1"),
+        (["explore", "--list", "cancel"], "--list: expected no scenario, mutant or edit beside it"),
+        (["explore", "--list", "--mutants"], "--list: expected"),
         (["info", "--verbos"], "Did you mean --verbose?"),
     ],
 )
@@ -361,6 +371,68 @@ def test_absent_weights_are_said_loudly(
     code, _, err = called(capsys, "record", "--into", tmp_path, "--weights", "pretrained")
     assert code == 3
     assert "make weights" in err
+
+
+# --- explore ---
+
+
+def test_explore_says_what_holds(capsys: pytest.CaptureFixture[str]) -> None:
+    code, data = as_json(capsys, "explore", "cancel", "tight")
+    assert (code, data["holds"], data["diff"]) == (0, True, "")
+    assert [row["scenario"] for row in data["explorations"]] == ["cancel", "tight"]
+    assert all(row["verdict"] == "holds" and row["goals"] > 0 for row in data["explorations"])
+    code, out, err = called(capsys, "explore", "cancel", "tight")
+    assert code == 0
+    assert out.count(" holds") == 2
+    assert err.splitlines() == ["[1/2] cancel", "[2/2] tight"]
+
+
+def test_explore_tells_how_a_property_breaks(capsys: pytest.CaptureFixture[str]) -> None:
+    code, data = as_json(capsys, "explore", "--mutant", "credit-on-send")
+    assert (code, data["holds"], data["mutant"]) == (1, False, "credit-on-send")
+    (row,) = data["explorations"]
+    assert (row["scenario"], row["verdict"], row["property"]) == ("cancel", "violated", "held")
+    assert len([line for line in row["story"] if re.match(r" *\d+\.", line)]) == row["steps"]
+    assert "+        ledger.give_back" in data["diff"]
+
+
+def test_explore_gives_up_at_the_limit(capsys: pytest.CaptureFixture[str]) -> None:
+    code, data = as_json(capsys, "explore", "cancel", "--limit", "50")
+    assert (code, data["explorations"][0]["verdict"]) == (1, "limit")
+
+
+def test_explore_takes_a_changed_protocol(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("explore", "copies", "--edit", "credit", "if seq != m[at + RECEIVED]:", "if False:")
+    code, out, _ = called(capsys, *words)
+    assert code == 1
+    assert "-    if seq != m[at + RECEIVED]:\n+    if False:" in out
+    assert "FAULT: A's chunk 0 of epoch 0 arrives" in out
+
+
+def test_explore_lists_everything(capsys: pytest.CaptureFixture[str]) -> None:
+    from workbench.verify import catalog, mutants
+
+    code, data = as_json(capsys, "explore", "--list")
+    assert code == 0
+    assert [row["name"] for row in data["scenarios"]] == list(catalog.CATALOG)
+    assert [row["name"] for row in data["mutants"]] == [*mutants.MUTANTS, *mutants.SURVIVORS]
+    out = called(capsys, "explore", "--list")[1]
+    assert all(f"  {name} " in out for name in (*catalog.CATALOG, *mutants.MUTANTS, *mutants.SURVIVORS))
+
+
+def test_explore_prints_the_table_of_mutants(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from workbench.verify import mutants
+
+    few = {name: mutants.MUTANTS[name] for name in ("credit-on-send", "ended-twice")}
+    monkeypatch.setattr(mutants, "MUTANTS", few)
+    code, out, _ = called(capsys, "explore", "--mutants")
+    assert code == 0
+    assert out.endswith("2 of 2 mutants are found by the property that they violate.\n")
+    few["harmless"] = dataclasses.replace(mutants.SURVIVORS["stop-unheard"], violates="leak")
+    code, data = as_json(capsys, "explore", "--mutants")
+    assert (code, data["found"], [row["property"] for row in data["mutants"]]) == (1, 2, ["held", "terminal", ""])
 
 
 # --- info, coverage, notebooks, figures ---

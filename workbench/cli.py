@@ -76,6 +76,7 @@ def parser() -> argparse.ArgumentParser:
     _record(verb("record", "record the speech pipeline under load, resumable"))
     _validate(verb("validate", "judge traces: hashes, schema, rules, and what they can answer"))
     _profile(verb("profile", "say where the time of a run went"))
+    _explore(verb("explore", "search small worlds for a state in which the protocol fails"))
     verb("coverage", "list the research agenda: what serves each entry, and what is open")
     _info(verb("info", "describe this installation, for bug reports"))
     _figures(verb("figures", "run the notebooks that changed and publish their figures"))
@@ -116,6 +117,25 @@ def _profile(verb: argparse.ArgumentParser) -> None:
     )
     verb.add_argument("--worst", metavar="N", type=int, default=10, help="how many of them (default: 10)")
     verb.add_argument("--html", metavar="FILE", help="also write the profile as one self-contained page")
+
+
+def _explore(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("scenario", metavar="SCENARIO", nargs="*", help="name in the catalog (default: all small ones)")
+    verb.add_argument("--list", action="store_true", help="name the scenarios and the mutants")
+    verb.add_argument("--mutant", metavar="NAME", help="break the protocol first, as this mutant does")
+    verb.add_argument("--mutants", action="store_true", help="hunt every mutant and print the table")
+    verb.add_argument(
+        "--edit",
+        nargs=3,
+        metavar=("MODULE", "OLD", "NEW"),
+        action="append",
+        default=[],
+        help="break it your way: put NEW for OLD in the source of MODULE; repeatable",
+    )
+    verb.add_argument(
+        "--limit", metavar="N", type=int, default=10_000_000, help="give up beyond N states (default: 10000000)"
+    )
+    verb.add_argument("--interpreted", action="store_true", help="do not compile the larger worlds either")
 
 
 def _info(verb: argparse.ArgumentParser) -> None:

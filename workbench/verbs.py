@@ -359,3 +359,22 @@ def notebooks(arguments: argparse.Namespace) -> Result:
         lines.append("`workbench notebooks --normalize` repairs outputs, ids and metadata.")
     lines = lines or [f"{len(paths)} notebooks are in form"]
     return (1 if problems else 0), "\n".join(lines), {"problems": problems, "notebooks": len(paths)}
+
+
+def explore(arguments: argparse.Namespace) -> Result:
+    """Explore small worlds around the protocol machine, as it is or changed."""
+    from workbench.verify import command
+
+    alone = {"--list": arguments.list, "--mutants": arguments.mutants}
+    others = (arguments.scenario, arguments.mutant, arguments.edit)
+    for option, given in alone.items():
+        if given and (any(others) or all(alone.values())):
+            raise UsageError("no scenario, mutant or edit beside it", "one", where=option)
+    if arguments.list:
+        return command.listing()
+    if arguments.mutants:
+        return command.hunt_all()
+    order = command.Order(
+        arguments.scenario, arguments.mutant, arguments.edit, arguments.limit, interpreted=arguments.interpreted
+    )
+    return command.run(order, say)

@@ -1,0 +1,136 @@
+"""What ``workbench explore`` does: small worlds explored, broken protocols hunted, and what was found in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from workbench.control.ranges import within
+from workbench.twin import Edit
+from workbench.verify import catalog, mutants
+from workbench.verify.explorer import explore
+from workbench.verify.outcome import Exploration
+from workbench.verify.search import MAX_STATES
+from workbench.verify.story import tell
+
+Answer = tuple[int, str, dict[str, Any]]
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What to explore, as the command line says it.
+
+    Attributes
+    ----------
+    scenarios : sequence of str
+        Names of the catalog; empty: all small ones, or the one that shows `mutant`.
+    mutant : str or None
+        A mutant of `workbench.verify.mutants`.
+    edits : sequence of (str, str, str)
+        More changes: module, text, and what takes its place.
+    limit : int
+        States at which a search gives up.
+    interpreted : bool
+        Whether larger worlds are not compiled either.
+    """
+
+    scenarios: Sequence[str] = ()
+    mutant: str | None = None
+    edits: Sequence[tuple[str, str, str]] = ()
+    limit: int = 10_000_000
+    interpreted: bool = False
+
+
+def run(order: Order, say: Say) -> Answer:
+    """Explore and report; exit code 1 if a property is violated or a search gave up."""
+    within(order.limit, 1, MAX_STATES, "--limit")
+    changed = mutants.named(order.mutant) if order.mutant else None
+    edits = (*(changed.edits if changed else ()), *(mutants.edit(*words) for words in order.edits))
+    names = order.scenarios or ((changed.scenario,) if changed else [entry.name for entry in catalog.of_size("small")])
+    entries = [catalog.named(name) for name in names]
+    lines = [f"{'scenario':<18}{'states':>12}{'transitions':>13}{'depth':>7}{'states/s':>11}  verdict"]
+    rows, stories = [], []
+    for number, entry in enumerate(entries, start=1):
+        if len(entries) > 1:
+            say(f"[{number}/{len(entries)}] {entry.name}")
+        found = _explore(entry, edits, order, say)
+        rate = round(found.states / found.seconds) if found.seconds > 0 else 0
+        verdict = f"violated: {mutants.property_name(found)}, {len(found.trace)} steps" if found.kind else found.verdict
+        lines.append(
+            f"{entry.name:<18}{found.states:>12,}{found.transitions:>13,}{found.depth:>7}{rate:>11,}  {verdict}"
+        )
+        told = tell(entry.scenario, found.trace, found.kind, found.code, edits=edits) if found.kind else ""
+        if told:
+            stories.append(f"\n{entry.name}: {entry.why}.\n{told}")
+        rows.append({**_numbers(entry, found), "rate": rate, "story": told.splitlines()})
+    diff = mutants.Mutant("", "", "", edits).diff() if edits else ""
+    if changed:
+        lines.insert(0, f"{changed.name}: {changed.breaks}")
+    if diff:
+        lines[:0] = [*diff.splitlines(), ""]
+    holds = all(row["verdict"] == "holds" for row in rows)
+    data = {"holds": holds, "mutant": order.mutant, "diff": diff, "explorations": rows}
+    return (0 if holds else 1), "\n".join([*lines, *stories]), data
+
+
+def _explore(entry: catalog.Entry, edits: tuple[Edit, ...], order: Order, say: Say) -> Exploration:
+    """Small worlds interpreted, since compiling takes longer than searching them; larger ones compiled."""
+    g, m = entry.scenario.vectors()
+    compiled = entry.size != "small" and not order.interpreted
+    if compiled:
+        say("compiling the rules, up to a minute unless they are kept from before")
+    return explore(mutants.WORLD, g, m, compiled=compiled, limit_states=order.limit, edits=edits, say=say)
+
+
+def _numbers(entry: catalog.Entry, found: Exploration) -> dict[str, Any]:
+    """One exploration for a program."""
+    return {
+        "scenario": entry.name,
+        "why": entry.why,
+        "size": entry.size,
+        "verdict": found.verdict,
+        "property": mutants.property_name(found),
+        "steps": len(found.trace),
+        "states": found.states,
+        "transitions": found.transitions,
+        "depth": found.depth,
+        "goals": found.goals,
+        "seconds": round(found.seconds, 3),
+    }
+
+
+def hunt_all() -> Answer:
+    """Hunt every mutant; exit code 1 unless each violates the property that it is said to violate."""
+    rows = mutants.table()
+    lines = [f"{'mutant':<36}{'scenario':<18}{'violates':<17}{'steps':>6}{'states':>9}"]
+    lines += [
+        f"{row.name:<36}{row.scenario:<18}{row.property or 'NOTHING':<17}{row.steps:>6}{row.states:>9,}" for row in rows
+    ]
+    found = sum(row.is_expected for row in rows)
+    lines.append(f"{found} of {len(rows)} mutants are found by the property that they violate.")
+    return (
+        (0 if found == len(rows) else 1),
+        "\n".join(lines),
+        {"found": found, "mutants": [asdict(row) for row in rows]},
+    )
+
+
+def listing() -> Answer:
+    """Name what can be explored."""
+    lines = []
+    for size in catalog.SIZES:
+        lines.append(f"{size} scenarios")
+        lines += [f"  {entry.name:<18} {entry.why}" for entry in catalog.of_size(size)]
+    kinds = {"mutants": mutants.MUTANTS, "survivors: changes that break nothing": mutants.SURVIVORS}
+    for title, known in kinds.items():
+        lines.append(title)
+        lines += [f"  {mutant.name:<36} {mutant.breaks}" for mutant in known.values()]
+    scenarios = [{"name": e.name, "size": e.size, "why": e.why} for e in catalog.CATALOG.values()]
+    changed = [
+        {"name": m.name, "scenario": m.scenario, "breaks": m.breaks, "violates": m.violates, "because": m.because}
+        for known in kinds.values()
+        for m in known.values()
+    ]
+    return 0, "\n".join(lines), {"scenarios": scenarios, "mutants": changed}

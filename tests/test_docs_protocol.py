@@ -8,16 +8,18 @@ import doctest
 import importlib
 import inspect
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from workbench import cli
 from workbench.control import effects, ledger, lifecycle, machine, phases
 from workbench.control.layout import PHASE, REQUESTS, STAGES, STATUS, EdgePlan, Plan, request, stage
-from workbench.verify.catalog import split
+from workbench.verify.catalog import CATALOG, split
 from workbench.verify.explorer import explore
-from workbench.verify.mutants import PROPERTY_NAMES
+from workbench.verify.mutants import MUTANTS, PROPERTY_NAMES, edit
 from workbench.verify.scenario import Scenario, bounded, chain
 from workbench.verify.story import KINDS, PROPERTIES, tell
 from workbench.verify.survey import transitions
@@ -214,3 +216,13 @@ def test_parents_that_fill_a_bound_need_their_deadlines() -> None:
         if not holds:
             story = tell(scenario, found.trace, found.kind, found.code)
             assert "deadline of A passes" in story or found.kind == "only-by-timeout"
+
+
+def test_the_commands_of_the_page_can_be_given() -> None:
+    commands = re.findall(r"^\$ workbench (.+)$", PAGES["protocol"], re.MULTILINE)
+    assert len(commands) == 3
+    for command in commands:
+        given = cli.parser().parse_args(shlex.split(command))
+        assert set(given.scenario) <= set(CATALOG)
+        assert given.mutant is None or given.mutant in MUTANTS
+        assert all(edit(*words).old in inspect.getsource(lifecycle) for words in given.edit)

@@ -83,6 +83,13 @@ def _narrow_right() -> Scenario:
     return Scenario(replace(plan, edges={**plan.edges, "source>right": narrow}))
 
 
+def _uneven() -> Scenario:
+    """A fork that keeps a floor of two chunks on its first edge, and no room beyond the floors."""
+    plan = bounded(split(), 1, window=3, spare_bytes=1)
+    deep = replace(plan.edges["source>left"], floor_chunks=2)
+    return Scenario(replace(plan, edges={**plan.edges, "source>left": deep}))
+
+
 def _one_edge() -> Scenario:
     """Two requests through one stage whose edge holds one chunk."""
     plan = bounded(chain(1), 2, spare_bytes=2)
@@ -233,6 +240,11 @@ def _entries() -> tuple[Entry, ...]:
         small("edge-shared", "two requests and an edge with room for one", _one_edge()),
         small("request-bound", "a window wider than what one request may hold", Scenario(own, chunks=3)),
         small("edge-bound", "one edge of a fork is narrower than the other", _narrow_right()),
+        small(
+            "uneven-floors",
+            "a fork with room on one edge that must not be lent to the other",
+            _uneven(),
+        ),
         small("short-last", "the last chunk is smaller than what was reserved", Scenario(short, short_last=True)),
         small("join", "two branches and their join", Scenario(bounded(joined(), 1))),
         small(

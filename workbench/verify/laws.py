@@ -106,7 +106,8 @@ from workbench.verify.wires import (
     OVERRUN,
     FAMILY,
     COLLATERAL,
-) = range(18)
+    PROMPT,
+) = range(19)
 
 
 @rule

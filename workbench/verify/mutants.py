@@ -59,6 +59,7 @@ PROPERTY_NAMES: dict[int, str] = {
     laws.OVERRUN: "overrun",
     laws.FAMILY: "family",
     laws.COLLATERAL: "collateral",
+    laws.PROMPT: "prompt",
 }
 
 

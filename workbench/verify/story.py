@@ -31,6 +31,7 @@ PROPERTIES: dict[int, str] = {
     laws.COMPLETE: "a request succeeds only when the client has every chunk of every output",
     laws.OVERRUN: "a sender never knows of more credit than its consumer gave, and never runs beyond it",
     laws.FAMILY: "a parent and its children succeed together, and none of them outlives a failure",
+    laws.PROMPT: "nothing waits for a timer unless something was lost",
     laws.COLLATERAL: "a dead worker touches only requests that had something there",
 }
 KINDS: dict[str, str] = {

@@ -24,6 +24,7 @@ from workbench.control.layout import (
     REPLAYABLE,
     REQUEST_MAX,
     REQUESTS,
+    RESERVED,
     REVISION,
     SLOTS,
     STAGES,
@@ -35,6 +36,7 @@ from workbench.control.layout import (
     WAITING,
     WAITING_MAX,
     WHOLE,
+    account,
     edge_row,
     edge_used,
     receiver,
@@ -74,6 +76,10 @@ from workbench.verify.wires import (
     FAIL,
     GONE,
     KILL,
+    REFRESH,
+    RESEND,
+    START_AGAIN,
+    STOP_AGAIN,
     TAG,
     UPGRADE,
     WORLD_CONFIG,
@@ -175,7 +181,7 @@ def verdict(g: Vector, m: Vector, r: int, outcome: int) -> int:
     if related(g, m, r):
         return CAUSE if outcome != TIMEOUT and undisturbed(g, m) else 0
     deaths = spent(g, m, KILL) + spent(g, m, UPGRADE)
-    final = g[REPLAYABLE] == 0 or spent(g, m, UPGRADE) > 0 or deaths >= g[ATTEMPTS]
+    other = shown(g, m, r) and (g[REPLAYABLE] == 0 or spent(g, m, UPGRADE) > 0)
     silent = spent(g, m, EXPIRE) > 0
     for v in range(g[STAGES]):
         silent = silent or m[muted(g, r, v)] == 1
@@ -183,9 +189,27 @@ def verdict(g: Vector, m: Vector, r: int, outcome: int) -> int:
         return CAUSE
     if outcome == TIMEOUT and not silent:
         return CAUSE
-    if outcome == ERROR and spent(g, m, FAIL) == 0 and not (deaths > 0 and final):
+    if outcome == ERROR and spent(g, m, FAIL) == 0 and not (deaths > 0 and (other or deaths >= g[ATTEMPTS])):
         return CAUSE
     return 0
+
+
+@rule
+def shown(g: Vector, m: Vector, r: int) -> bool:
+    """Whether the client may have a chunk; taken for granted after the first attempt."""
+    found = m[request(g, r) + EPOCH] > 0
+    for e in range(g[EDGES]):
+        if g[edge_row(g, e) + TO] == g[STAGES]:
+            found = found or m[commits(g, r, e)] > 0 or m[account(g, r, e) + RESERVED] > 0
+    return found
+
+
+@rule
+def needless(g: Vector, m: Vector, r: int, action: int) -> bool:
+    """Whether a timer that repeats something fires although nothing was lost: then something was never sent."""
+    if action not in (RESEND, REFRESH, START_AGAIN, STOP_AGAIN) or not undisturbed(g, m):
+        return False
+    return action == STOP_AGAIN or m[request(g, r) + PHASE] == RUNNING_PHASE
 
 
 @rule

@@ -52,7 +52,7 @@ from workbench.control.layout import (
 )
 from workbench.twin import Vector, rule
 from workbench.verify.interface import FAULT, PROGRESS, TIMER
-from workbench.verify.laws import COLLATERAL, MIXED, ORDER, ROOM, broken, flags, spared
+from workbench.verify.laws import COLLATERAL, MIXED, ORDER, PROMPT, ROOM, broken, flags, spared
 from workbench.verify.options import actions
 from workbench.verify.symmetry import canonical
 from workbench.verify.wires import (
@@ -119,7 +119,7 @@ from workbench.verify.wires import (
     up,
     wires,
 )
-from workbench.verify.witness import witness
+from workbench.verify.witness import needless, witness
 
 __all__ = ["actions", "apply", "broken", "canonical", "flags", "kind"]
 
@@ -141,7 +141,7 @@ def apply(g: Vector, m: Vector, which: int, out: Vector) -> int:
     action, r = action_of(g, which), request_of(g, which)
     place, seq = place_of(g, which), arg_of(g, which)
     out[0] = 0
-    broken_by = 0
+    broken_by = PROMPT if needless(g, m, r, action) else 0
     if action >= EXPIRE and m[budget(g, action)] > 0:
         m[budget(g, action)] -= 1
     if action == SUBMIT:

@@ -62,10 +62,6 @@ def test_a_state_diagram_says_every_cause_and_names_every_state() -> None:
 def test_arrows_end_outside_the_boxes() -> None:
     chart, _ = state_diagram(EDGES, PLACES)
     tips = next(rows for rows in chart.to_dict()["datasets"].values() if rows and "angle" in rows[0])
-    for tip in tips:
-        target = tip["edge"].partition(">")[2]
-        others = [tip for tip in tips if tip["edge"].endswith(target)]
-        assert len(others) >= 1
     boxes = next(rows for rows in chart.to_dict()["datasets"].values() if rows and "state" in rows[0])
     for tip in tips:
         for box in boxes:

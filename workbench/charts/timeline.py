@@ -11,6 +11,8 @@ from workbench.schema.enums import WAIT_KINDS
 
 MAX_BARS = 2_000
 LANES = ("wait", "work")
+# Moments that catch the eye.
+STRIKING = ("first audio", "fault", "deadline")
 # One for each credit event, take-over and first audio.
 SHAPES = ("triangle-down", "diamond", "circle", "cross", "square", "triangle-up", "triangle-left", "triangle-right")
 COLUMNS = ("stage", "kind", "start_ns", "end_ns")
@@ -111,7 +113,9 @@ def timeline(
                     title=None,
                     scale=alt.Scale(domain=shapes, range=list(SHAPES[: len(shapes)])),
                 ),
-                color=alt.condition("datum.what == 'first audio'", alt.value(theme.VERMILLION), alt.value(theme.INK)),
+                color=alt.condition(
+                    f"indexof({list(STRIKING)}, datum.what) >= 0", alt.value(theme.VERMILLION), alt.value(theme.INK)
+                ),
                 size=alt.condition("datum.what == 'first audio'", alt.value(60), alt.value(26)),
                 tooltip=["what:N", "stage:N", alt.Tooltip("at_ms:Q", format=".2f")],
             )

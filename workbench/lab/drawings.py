@@ -37,6 +37,11 @@ _MARKS = f"""
     FROM credit AS r
     LEFT JOIN edge AS e ON e.run = r.run AND e.edge = r.edge
     WHERE r.run = $run AND r.request = $request AND r.event = 'return'
+    UNION ALL
+    SELECT coalesce(v.stage::VARCHAR, $client), v.at_ns,
+           CASE v.kind WHEN 'epoch' THEN 'next attempt' ELSE v.kind::VARCHAR END
+    FROM event AS v
+    WHERE v.run = $run AND coalesce(v.request = $request, true) AND v.kind IN ('fault', 'deadline', 'epoch')
     ORDER BY at_ns, stage, what
 """
 _POINTS = """
@@ -195,7 +200,7 @@ def _path_row(run: Run, number: int, terminal: str, name: str) -> pl.DataFrame:
 
 
 def _marks(run: Run, number: int, row: Mapping[str, Any]) -> pl.DataFrame:
-    """Moments of one request: first output and cancel, take-overs of chunks, returned credits."""
+    """Moments of one request: first output, cancel, take-overs of chunks, returned credits, faults and deadlines."""
     client = _client(run)
     moments: list[tuple[str, int, str]] = []
     if row["ttfo_ns"] is not None:
@@ -205,4 +210,4 @@ def _marks(run: Run, number: int, row: Mapping[str, Any]) -> pl.DataFrame:
     query = "SELECT cancel_ns FROM outcome WHERE run = $run AND request = $request AND cancel_ns IS NOT NULL"
     moments += [(client, at_ns, "cancelled") for at_ns in run.sql(query, named)["cancel_ns"]]
     schema = {"stage": pl.String, "at_ns": pl.Int64, "what": pl.String}
-    return pl.concat([pl.DataFrame(moments, schema=schema, orient="row"), run.sql(_MARKS, named)])
+    return pl.concat([pl.DataFrame(moments, schema=schema, orient="row"), run.sql(_MARKS, named | {"client": client})])

@@ -61,6 +61,10 @@ def sequence(
     named = {*messages["source"], *messages["target"], *launches["stage"]}
     if unknown := sorted(named - set(lanes)):
         raise UsageError(f"parties among {lanes}", repr(unknown[0]), where="sequence")
+    verdict = next(
+        (row["text"] for row in lines.iter_rows(named=True) if row["kind"] == "wrong"), "nothing is violated"
+    )
+    steps = lines.filter(pl.col("kind").is_in(["step", "fault"])).height
     page_px = theme.PAGE_IN * theme.PX_PER_IN - _MARGIN_PX - LANE_PX * len(lanes)
     words_px = min(page_px, max((len(text) * _LETTER_PX for text in lines["text"]), default=0.0) + _NUMBER_PX)
     lines = _wrapped(lines, int((words_px - _NUMBER_PX) / _LETTER_PX))
@@ -90,16 +94,12 @@ def sequence(
         schema={"x": pl.Float64, "y": pl.Float64, "y2": pl.Float64, "request": pl.String},
     )
     drawn = _draw(words, arrows, work, at, size_px)
-    verdict = next(
-        (row["text"] for row in lines.iter_rows(named=True) if row["kind"] == "wrong"), "nothing is violated"
-    )
-    steps = max(first, default=0)
     shown = theme.figure(
         drawn,
         width_in=size_px[0] / theme.PX_PER_IN,
         height_in=(size_px[1] + (22 if title else 0)) / theme.PX_PER_IN,
         title=title,
-        alt_text=f"Message sequence of {steps} lines between {', '.join(lanes)}; {verdict}.",
+        alt_text=f"Message sequence of {steps} steps between {', '.join(lanes)}; {verdict}.",
     )
     return shown, _rows(lines, messages, launches)
 

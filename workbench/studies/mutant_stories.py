@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from workbench.verify import catalog, mutants, wires
+from workbench.verify import catalog, mutants, story, wires
 from workbench.verify.counterexample import Counterexample, counterexample
 from workbench.verify.messages import CLIENT, CONTROLLER, messages
 from workbench.verify.story import Teller, letter
@@ -91,3 +91,9 @@ def example(name: str) -> Counterexample:
 def breaks(name: str) -> str:
     """What a mutant breaks, in one sentence."""
     return mutants.named(name).breaks
+
+
+def properties() -> pl.DataFrame:
+    """What each ``property`` says: ``property``, ``says``."""
+    named = {name: story.PROPERTIES[code] for code, name in mutants.PROPERTY_NAMES.items()} | story.KINDS
+    return pl.DataFrame({"property": list(named), "says": list(named.values())}).sort("property")

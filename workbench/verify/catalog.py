@@ -199,6 +199,11 @@ def _entries() -> tuple[Entry, ...]:
             Scenario(one, faults={"kill": 1, "cancel": 1}),
         ),
         small(
+            "crash-cancel-pair",
+            "the client gives up while stages still drain for another attempt",
+            Scenario(pair, chunks=1, faults={"kill": 1, "cancel": 1}),
+        ),
+        small(
             "retry",
             "three attempts are allowed, and two workers die",
             Scenario(replace(one, attempts=3), faults={"kill": 2, "repeat-data": 1}),

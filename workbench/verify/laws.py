@@ -77,14 +77,7 @@ from workbench.control.phases import (
 )
 from workbench.twin import Vector, rule
 from workbench.verify.interface import GOAL, UNTIMED
-from workbench.verify.wires import (
-    CHUNKS,
-    bytes_of,
-    config,
-    dead,
-    muted,
-    on_device,
-)
+from workbench.verify.wires import CHUNKS, ENDINGS, bytes_of, config, dead, muted, on_device, wires
 
 # Properties; 0 is none broken.
 (
@@ -278,6 +271,8 @@ def standing(g: Vector, m: Vector, r: int) -> int:
     if m[own + EPOCH] >= g[ATTEMPTS]:
         return BOUND
     if (outcome == 0 and phase == CLOSED_PHASE) or (outcome != 0 and phase not in (DRAINING, CLOSED_PHASE)):
+        return TERMINAL
+    if m[wires(g, r) + ENDINGS] != (0 if outcome == 0 else 1):
         return TERMINAL
     if phase not in (RUNNING_PHASE, DRAINING):
         if m[own + REQUEST_USED] != 0:

@@ -78,8 +78,7 @@ def test_worst_cases_are_what_the_windows_add_up_to() -> None:
 
 
 def test_timed_runs_compare_what_a_bound_costs() -> None:
-    shipped = window.load()
-    timed = protocol_memory.timed_runs({name: shipped[name] for name in ("unbounded", "closed-loop")})
+    timed = protocol_memory.timed_runs(("unbounded", "closed-loop"))
     bound = protocol_memory.TIMED_B_MAX // protocol_memory.CHUNK_BYTES
     for case in protocol_memory.CASES:
         free, held = (timed.filter((pl.col("case") == case) & (pl.col("protocol") == name)).row(0, named=True)

@@ -13,7 +13,7 @@ from workbench.control.priorities import preset
 from workbench.errors import UsageError
 from workbench.graph import StageGraph
 from workbench.units import MS_NS
-from workbench.verify import journal
+from workbench.verify import model_run
 from workbench.verify.scenario import chain, fork_join
 from workbench.verify.timed import TimedRun, Work, run
 
@@ -32,7 +32,7 @@ def fixed(chunks: int) -> window.Protocol:
 
 
 def opened(made: TimedRun, folder: Path) -> workbench.Run:
-    return workbench.open(journal.save(made.tables, folder / "timed"))
+    return workbench.open(model_run.save(made.tables, folder / "timed"))
 
 
 def test_one_request_through_one_stage_takes_what_it_must() -> None:

@@ -15,8 +15,10 @@ import pyarrow as pa
 
 from workbench.twin import Edit, twin
 from workbench.units import MS_NS
-from workbench.verify import journal, wires
+from workbench.verify import wires
 from workbench.verify.explorer import Step, replay
+from workbench.verify.journal import Journal
+from workbench.verify.model_run import save
 from workbench.verify.outcome import Exploration
 from workbench.verify.scenario import Scenario
 from workbench.verify.story import KINDS, PROPERTIES, Teller, letter, tell
@@ -86,7 +88,7 @@ class Counterexample:
         """The run's tables; every sentence of the story is a row of table ``event``."""
         teller = Teller(self.scenario)
         g = teller.g
-        book = journal.Journal(self.scenario.plan, g, concurrent=True, obstacle=self.machine.obstacle)
+        book = Journal(self.scenario.plan, g, concurrent=True, obstacle=self.machine.obstacle)
         for number, step in enumerate(self.steps, start=1):
             at_ns = number * MS_NS
             action, r = wires.action_of(g, step.action), wires.request_of(g, step.action)
@@ -117,7 +119,7 @@ class Counterexample:
 
     def save(self, folder: str | Path) -> Path:
         """Write the run below `folder`, as a folder of its name that `workbench.open` reads."""
-        return journal.save(self.tables(), Path(folder) / self.name)
+        return save(self.tables(), Path(folder) / self.name)
 
 
 def counterexample(

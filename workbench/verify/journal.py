@@ -9,13 +9,10 @@ driver never saw end has no end.
 from __future__ import annotations
 
 import itertools
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from workbench.control import effects, machine
 from workbench.control.effects import AT_EPOCH, EFFECT_SIZE, KIND, WHERE, WHO, A, B, C
@@ -52,15 +49,10 @@ from workbench.control.layout import (
 from workbench.control.phases import OPEN
 from workbench.graph import CLIENT
 from workbench.schema.enums import OUTCOME_STATUS
-from workbench.schema.tables import SCHEMA_VERSION, TABLES
-from workbench.trace import manifest
-from workbench.trace.columns import arrow_schema
+from workbench.verify import model_run
+from workbench.verify.model_run import INT32, PROC, Row
 
-Row = dict[str, Any]
 Memory = Sequence[int]
-_INT32 = (1 << 31) - 1
-_ALWAYS = ("run", "proc", "stage", "edge", "request", "outcome", "span", "chunk")
-_PROC = 0
 
 
 class Journal:
@@ -128,7 +120,7 @@ class Journal:
     def event(self, at_ns: int, kind: str, detail: str, r: int | None = None, place: str | None = None) -> None:
         """Something else happened: a row of table ``event``."""
         self.rows["event"].append(
-            {"at_ns": at_ns, "kind": kind, "request": r, "stage": place, "proc": _PROC, "detail": detail}
+            {"at_ns": at_ns, "kind": kind, "request": r, "stage": place, "proc": PROC, "detail": detail}
         )
 
     def step(
@@ -289,7 +281,7 @@ class Journal:
     def _limit(self, at_ns: int, r: int, e: int, epoch: int, m: Memory) -> None:
         """The absolute limit that the sender knows now; none where the window has no bound on chunks."""
         limit = m[sender(self.g, r, e) + LIMIT]
-        if limit <= _INT32:
+        if limit <= INT32:
             self._credit(at_ns, r, e, epoch, "grant", limit, None)
 
     def _credit(self, at_ns: int, r: int, e: int, epoch: int, event: str, chunks: int, size_bytes: int | None) -> None:
@@ -365,7 +357,7 @@ class Journal:
         return {
             "span": next(self.ids), "request": r, "stage": self.stages[v], "replica": r if self.concurrent else 0,
             "epoch": epoch, "chunk": number, "kind": kind, "start_ns": at_ns, "end_ns": at_ns, "cause": cause,
-            "cause_span": cause_span, "proc": _PROC,
+            "cause_span": cause_span, "proc": PROC,
         }  # fmt: skip
 
     # --- the run ------------------------------------------------------------------------------------------------------
@@ -383,19 +375,15 @@ class Journal:
             outcomes.append(self._outcome(r))
         rows: dict[str, list[Row]] = {
             **self.rows,
-            "run": [self._run_row(end_ns, requests, run)],
-            "proc": [{"proc": _PROC, "name": "model", "host": "model"}],
-            "stage": self._stage_rows(),
-            "edge": self._edge_rows(),
+            "run": [model_run.run_row(run, min(row["scheduled_ns"] for row in requests), end_ns, self.rows)],
+            "proc": [{"proc": PROC, "name": "model", "host": "model"}],
+            "stage": model_run.stage_rows(self.plan, self.plan.requests if self.concurrent else 1),
+            "edge": model_run.edge_rows(self.plan),
             "request": requests,
             "outcome": outcomes,
         }
         rows["span"].sort(key=lambda row: (row["start_ns"], row["span"]))
-        return {
-            name: pa.Table.from_pylist(rows.get(name, []), schema=arrow_schema(TABLES[name]))
-            for name in TABLES
-            if rows.get(name) or name in _ALWAYS
-        }
+        return model_run.as_tables(rows)
 
     def _outcome(self, r: int) -> Row:
         known = self.outcomes.get(r, {"status": "unfinished"})
@@ -409,51 +397,7 @@ class Journal:
         if row["status"] == "ok" and finals:
             row["end_ns"] = max(finals)
         elif row["status"] != "unfinished":
-            row["end_ns"] = known.get("cancel_ns") or known.get("told_ns") or known.get("ended_ns")
+            # A client that cancelled knows at once, any other when it is told.
+            when = ("cancel_ns", "told_ns", "ended_ns") if row["status"] == "cancelled" else ("told_ns", "ended_ns")
+            row["end_ns"] = next(known[name] for name in when if name in known)
         return row
-
-    def _run_row(self, end_ns: int, requests: Sequence[Row], run: Mapping[str, Any]) -> Row:
-        config = json.dumps(run.pop("config", {}) if isinstance(run, dict) else {}, sort_keys=True)
-        row = {
-            "provenance": "emulated", "control_plan": "none", "probes": "on", "schema_version": SCHEMA_VERSION,
-            "clock": "model", "first_ns": min(row["scheduled_ns"] for row in requests), "last_ns": end_ns,
-            "models": "{}", "hardware": "{}", "versions": "{}", "config": config, "seeds": "{}",
-            "events": sum(len(rows) for rows in self.rows.values()), "events_lost": 0,
-        }  # fmt: skip
-        return row | dict(run)
-
-    def _stage_rows(self) -> list[Row]:
-        roles = {each.name: each.role for each in self.plan.graph.stages}
-        rows = [{"stage": CLIENT, "role": "client", "replicas": 1, "device": "model", "weights": "none"}]
-        replicas = self.g[REQUESTS] if self.concurrent else 1
-        return rows + [
-            {"stage": name, "role": roles[name], "replicas": replicas, "device": "model", "weights": "none"}
-            for name in self.stages
-        ]
-
-    def _edge_rows(self) -> list[Row]:
-        rows = []
-        for edge in self.plan.graph.edges:
-            bounds = self.plan.edges.get(edge.name)
-            small = edge.source != CLIENT and bounds is not None and bounds.window_chunks <= _INT32
-            rows.append(
-                {"edge": edge.name, "source": edge.source, "target": edge.target, "modality": edge.modality}
-                | {"kind": edge.kind, "transport": "model"}
-                | {"window_chunks": bounds.window_chunks if small and bounds else None}
-            )
-        return rows
-
-
-def save(tables: Mapping[str, pa.Table], folder: Path) -> Path:
-    """Write a run at rest: one Parquet file per table beside its manifest, in a folder that must be new.
-
-    Raises
-    ------
-    FileExistsError
-        The folder exists: a run at rest is never changed.
-    """
-    folder.mkdir(parents=True)
-    for name, table in tables.items():
-        pq.write_table(table, folder / f"{name}.parquet", compression="zstd", version="2.6")
-    manifest.write(folder, {"note": "made by a model, not measured"})
-    return folder

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 
 from workbench.control.layout import EdgePlan
 from workbench.errors import UsageError
-from workbench.graph import CLIENT, Edge, Stage, StageGraph
-from workbench.verify.scenario import Scenario, bounded, chain, fork_join
+from workbench.verify.scenario import Scenario, bounded, chain, fork_join, joined, split, whole
 
 SIZES = ("small", "medium", "large")
 
@@ -40,42 +39,6 @@ class Entry:
     scenario: Scenario
 
 
-def joined() -> StageGraph:
-    """Two first stages and a third that joins them: left, right > join > client."""
-    edges = ((CLIENT, "left"), (CLIENT, "right"), ("left", "join"), ("right", "join"), ("join", CLIENT))
-    return StageGraph(
-        "join",
-        "two branches from the client and their join",
-        "small world",
-        (
-            Stage(CLIENT, "client"),
-            Stage("left", "ar"),
-            Stage("right", "ar"),
-            Stage("join", "ar", join=("left>join", "right>join")),
-        ),
-        tuple(Edge(a, b, "tokens", "stream") for a, b in edges),
-    )
-
-
-def split() -> StageGraph:
-    """One stage that feeds two others, each with an output of its own: source > left, right > client."""
-    edges = ((CLIENT, "source"), ("source", "left"), ("source", "right"), ("left", CLIENT), ("right", CLIENT))
-    return StageGraph(
-        "split",
-        "one stage, two branches, two outputs",
-        "small world",
-        (Stage(CLIENT, "client"), *(Stage(name, "ar") for name in ("source", "left", "right"))),
-        tuple(Edge(a, b, "tokens", "stream") for a, b in edges),
-    )
-
-
-def whole() -> StageGraph:
-    """Two stages with a `whole` edge between them: the second starts when all of the payload is there."""
-    graph = chain(2)
-    edges = tuple(replace(edge, kind="whole") if edge.source == "s0" else edge for edge in graph.edges)
-    return replace(graph, name="whole", title="two stages, the second waits for the whole payload", edges=edges)
-
-
 def _narrow_right() -> Scenario:
     """A fork whose second edge has room for one chunk of both requests together."""
     plan = bounded(split(), 1, window=2, spare_bytes=4)
@@ -88,6 +51,13 @@ def _uneven() -> Scenario:
     plan = bounded(split(), 1, window=3, spare_bytes=1)
     deep = replace(plan.edges["source>left"], floor_chunks=2)
     return Scenario(replace(plan, edges={**plan.edges, "source>left": deep}))
+
+
+def _exact() -> Scenario:
+    """Two stages whose floors are all the room that there is, by every bound."""
+    plan = bounded(chain(2), 1, total_bytes=2, tenant_bytes=2, request_bytes=2)
+    edges = {name: replace(edge, max_bytes=1) for name, edge in plan.edges.items()}
+    return Scenario(replace(plan, edges=edges, waiting=0))
 
 
 def _one_edge() -> Scenario:
@@ -242,6 +212,7 @@ def _entries() -> tuple[Entry, ...]:
             "a request whose floors can never fit is turned away",
             Scenario(replace(pair, request_bytes=1)),
         ),
+        small("just-fits", "a request that fills every bound exactly", _exact()),
         small("edge-shared", "two requests and an edge with room for one", _one_edge()),
         small("request-bound", "a window wider than what one request may hold", Scenario(own, chunks=3)),
         small("edge-bound", "one edge of a fork is narrower than the other", _narrow_right()),
@@ -317,7 +288,7 @@ def _entries() -> tuple[Entry, ...]:
         medium(
             "family-of-three",
             "a parent and two children",
-            Scenario(bounded(chain(1), 3), chunks=1, parents=(-1, 0, 0), faults={"cancel": 1}),
+            Scenario(bounded(chain(1), 3), chunks=1, parents=(-1, 0, 0), faults={"fail": 1}, coarse=True),
         ),
         large(
             "pair-cancel",

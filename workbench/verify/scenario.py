@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from workbench.control.layout import EDGES, REQUESTS, STAGES, WINDOW, EdgePlan, Plan, edge_row
 from workbench.control.ranges import within
@@ -125,6 +125,42 @@ def fork_join() -> StageGraph:
         + (Stage("join", "ar", join=("left>join", "right>join")),),
         tuple(Edge(a, b, "tokens", "stream") for a, b in (*edges, ("join", CLIENT))),
     )
+
+
+def joined() -> StageGraph:
+    """Two first stages and a third that joins them: left, right > join > client."""
+    edges = ((CLIENT, "left"), (CLIENT, "right"), ("left", "join"), ("right", "join"), ("join", CLIENT))
+    return StageGraph(
+        "join",
+        "two branches from the client and their join",
+        "small world",
+        (
+            Stage(CLIENT, "client"),
+            Stage("left", "ar"),
+            Stage("right", "ar"),
+            Stage("join", "ar", join=("left>join", "right>join")),
+        ),
+        tuple(Edge(a, b, "tokens", "stream") for a, b in edges),
+    )
+
+
+def split() -> StageGraph:
+    """One stage that feeds two others, each with an output of its own: source > left, right > client."""
+    edges = ((CLIENT, "source"), ("source", "left"), ("source", "right"), ("left", CLIENT), ("right", CLIENT))
+    return StageGraph(
+        "split",
+        "one stage, two branches, two outputs",
+        "small world",
+        (Stage(CLIENT, "client"), *(Stage(name, "ar") for name in ("source", "left", "right"))),
+        tuple(Edge(a, b, "tokens", "stream") for a, b in edges),
+    )
+
+
+def whole() -> StageGraph:
+    """Two stages with a `whole` edge between them: the second starts when all of the payload is there."""
+    graph = chain(2)
+    edges = tuple(replace(edge, kind="whole") if edge.source == "s0" else edge for edge in graph.edges)
+    return replace(graph, name="whole", title="two stages, the second waits for the whole payload", edges=edges)
 
 
 def bounded(

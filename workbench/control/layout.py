@@ -190,6 +190,30 @@ def receiver(g: Vector, r: int, e: int) -> int:
     return sender(g, r, g[EDGES]) + e * RECEIVER_SIZE
 
 
+@rule
+def begin(g: Vector, m: Vector, r: int, tenant: int, parent: int) -> None:
+    """Make record `r` that of a new request, of which nobody has heard.
+
+    At the start of a run, and for a record whose last request is closed and whose client was told. `parent` is -1, or
+    the record of a request of the same tenant that has no parent itself and stands before `r`.
+    """
+    at = request(g, r)
+    for i in range(g[REQUEST_SIZE]):
+        m[at + i] = 0
+    m[at + TENANT] = tenant
+    m[at + PARENT] = parent + 1
+    if parent >= 0:
+        m[request(g, parent) + CHILDREN] += 1
+    for v in range(g[STAGES]):
+        m[stage(g, r, v) + SLOT] = -1
+    # The client's ends are open from the start: nobody tells it to open them in the first epoch.
+    for e in range(g[EDGES]):
+        row, end = edge_row(g, e), receiver(g, r, e)
+        if g[row + TO] == g[STAGES]:
+            m[end + WIDTH] = m[end + ADVERTISED] = g[row + WINDOW]
+            m[end + WIDTH_BYTES] = m[end + ADVERTISED_BYTES] = g[row + WINDOW_BYTES]
+
+
 @dataclass(frozen=True, slots=True)
 class EdgePlan:
     """Bounds of one edge.
@@ -336,29 +360,25 @@ class Plan:
         Parameters
         ----------
         tenants : sequence of int
-            Tenant of each request; empty: requests take turns.
+            Tenant of each request; empty: requests take turns, children as their parent.
         parents : sequence of int
             Parent of each request, -1 for none; empty: none. A parent must stand before its children.
         """
         g = self.configuration()
         m = [0] * (g[REQUEST_AT] + self.requests * g[REQUEST_SIZE])
         for r in range(self.requests):
-            at = request(g, r)
-            m[at + TENANT] = (
-                within(tenants[r], 0, self.tenants - 1, f"tenant of request {r}") if tenants else (r % self.tenants)
-            )
             parent = within(parents[r], -1, r - 1, f"parent of request {r}") if parents else -1
-            if parent >= 0 and m[request(g, parent) + PARENT] > 0:
-                raise UsageError("a parent that has none itself", str(parent), where=f"parent of request {r}")
-            m[at + PARENT] = parent + 1
+            tenant = r % self.tenants
+            if tenants:
+                tenant = within(tenants[r], 0, self.tenants - 1, f"tenant of request {r}")
             if parent >= 0:
-                m[request(g, parent) + CHILDREN] += 1
-            for v in range(g[STAGES]):
-                m[stage(g, r, v) + SLOT] = -1
-            # The client's ends are open from the start: nobody tells it to open them in the first epoch.
-            for e in range(g[EDGES]):
-                row, end = edge_row(g, e), receiver(g, r, e)
-                if g[row + TO] == g[STAGES]:
-                    m[end + WIDTH] = m[end + ADVERTISED] = g[row + WINDOW]
-                    m[end + WIDTH_BYTES] = m[end + ADVERTISED_BYTES] = g[row + WINDOW_BYTES]
+                above = request(g, parent)
+                if m[above + PARENT] > 0:
+                    raise UsageError("a parent that has none itself", str(parent), where=f"parent of request {r}")
+                if tenants and tenant != m[above + TENANT]:
+                    raise UsageError(
+                        f"the tenant of its parent, {m[above + TENANT]}", str(tenant), where=f"tenant of request {r}"
+                    )
+                tenant = m[above + TENANT]
+            begin(g, m, r, tenant, parent)
         return m

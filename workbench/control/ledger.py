@@ -11,8 +11,17 @@ whole proof of ``B(t) <= B_max``. Returns are absolute and merged by maximum, so
 
 from __future__ import annotations
 
-from workbench.control.admission import EDGE_BYTES, REQUEST_BYTES, SLOTS_TAKEN, TENANT_BYTES, TOTAL_BYTES
+from workbench.control.admission import (
+    EDGE_BYTES,
+    FITS,
+    REQUEST_BYTES,
+    SLOTS_TAKEN,
+    TENANT_BYTES,
+    TOTAL_BYTES,
+    TURN,
+)
 from workbench.control.layout import (
+    CHILDREN,
     CHUNK_BYTES,
     EDGE_MAX,
     EDGES,
@@ -22,9 +31,12 @@ from workbench.control.layout import (
     HOLDS_SLOT,
     OUT_AT,
     OUT_COUNT,
+    OUTCOME,
+    PARENT,
     PHASE,
     REQUEST_MAX,
     REQUEST_USED,
+    REQUESTS,
     RESERVED,
     RESERVED_BYTES,
     RETURNED,
@@ -45,7 +57,7 @@ from workbench.control.layout import (
     stage_row,
     tenant_used,
 )
-from workbench.control.phases import RUNNING_PHASE
+from workbench.control.phases import NEW, RUNNING_PHASE, WAITING_PHASE
 from workbench.twin import Vector, rule
 
 
@@ -80,38 +92,85 @@ def add(g: Vector, m: Vector, r: int, e: int, change: int) -> None:
 
 
 @rule
-def short_of(g: Vector, m: Vector, r: int, empty: int) -> int:
-    """The first bound in which the floors and slots of request `r` do not fit, 0 if they fit in all.
+def promised(g: Vector, m: Vector, r: int) -> bool:
+    """Whether request `r` has its floors and slots: by its own admission, or by that of its parent."""
+    return m[account(g, r, 0) + FLOORED] == 1
 
-    With `empty` = 1 the question is whether they would fit if nothing else were promised.
+
+@rule
+def comes_along(g: Vector, m: Vector, r: int, child: int) -> bool:
+    """Whether `child` is a child of `r` that still runs, or will, and has no promise yet."""
+    at = request(g, child)
+    return m[at + PARENT] == r + 1 and m[at + OUTCOME] == 0 and not promised(g, m, child)
+
+
+@rule
+def company(g: Vector, m: Vector, r: int) -> int:
+    """Number of requests that are promised their floors and slots when `r` is admitted: itself and its children."""
+    if promised(g, m, r):
+        return 0
+    count = 1
+    if m[request(g, r) + CHILDREN] > 0:
+        for child in range(r + 1, g[REQUESTS]):
+            if comes_along(g, m, r, child):
+                count += 1
+    return count
+
+
+@rule
+def waits(g: Vector, m: Vector, r: int) -> bool:
+    """Whether request `r` is not in: nobody has heard of it, or it waits."""
+    return m[request(g, r) + PHASE] == NEW or m[request(g, r) + PHASE] == WAITING_PHASE
+
+
+@rule
+def short_of(g: Vector, m: Vector, r: int, empty: int) -> int:
+    """What keeps request `r` and those who come along from being admitted, FITS if nothing does.
+
+    The first bound in which their floors and slots do not fit; or TURN, for a child whose parent is not in yet: it
+    comes along with its parent. With `empty` = 1 the question is whether they would fit if nothing else were promised.
     """
     at = request(g, r)
     used = 1 - empty
+    count = company(g, m, r)
+    if count > 0 and used == 1 and m[at + PARENT] > 0 and waits(g, m, m[at + PARENT] - 1):
+        return TURN
     total = 0
     for e in range(g[EDGES]):
         total += floor_bytes(g, e)
     if total > g[REQUEST_MAX]:
         return REQUEST_BYTES
     for e in range(g[EDGES]):
-        if used * m[edge_used(g, e)] + floor_bytes(g, e) > g[edge_row(g, e) + EDGE_MAX]:
+        if count > 0 and used * m[edge_used(g, e)] + count * floor_bytes(g, e) > g[edge_row(g, e) + EDGE_MAX]:
             return EDGE_BYTES
-    if used * m[tenant_used(m[at + TENANT])] + total > g[TENANT_MAX]:
+    if count > 0 and used * m[tenant_used(m[at + TENANT])] + count * total > g[TENANT_MAX]:
         return TENANT_BYTES
-    if used * m[USED] + total > g[TOTAL_MAX]:
+    if count > 0 and used * m[USED] + count * total > g[TOTAL_MAX]:
         return TOTAL_BYTES
     for v in range(g[STAGES]):
-        if used * m[slots_used(g, v)] + 1 > g[stage_row(g, v) + SLOTS]:
+        if count > 0 and used * m[slots_used(g, v)] + count > g[stage_row(g, v) + SLOTS]:
             return SLOTS_TAKEN
-    return 0
+    return FITS
 
 
 @rule
 def admit(g: Vector, m: Vector, r: int) -> None:
-    """Promise request `r` its floor on every edge and a slot at every stage; `short_of` must have said 0.
+    """Promise request `r` and those who come along their floors and slots; `short_of` must have said FITS.
 
     All at once: a request that held a slot of one branch while it waited for a slot of the other could deadlock with a
-    request that does it the other way round.
+    request that does it the other way round, and parents that hold what their children wait for would wait for ever.
     """
+    if m[request(g, r) + CHILDREN] > 0:
+        for child in range(r + 1, g[REQUESTS]):
+            if comes_along(g, m, r, child):
+                promise(g, m, child)
+    if not promised(g, m, r):
+        promise(g, m, r)
+
+
+@rule
+def promise(g: Vector, m: Vector, r: int) -> None:
+    """Promise one request its floor on every edge and a slot at every stage."""
     for e in range(g[EDGES]):
         at = account(g, r, e)
         for field in range(FLOORED):

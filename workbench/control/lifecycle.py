@@ -111,15 +111,17 @@ def ask_again(g: Vector, m: Vector, out: Vector, r: int, slack_ns: int, path_ns:
 def enter(g: Vector, m: Vector, out: Vector, r: int, waited: int, slack_ns: int, path_ns: int) -> None:
     """Ask for admission and act on the verdict. One that has `waited` was accepted and is not turned away any more.
 
-    A second epoch that waited while a model was replaced may no longer continue the output of the first.
+    A family enters as a whole: its parent's admission promises the children their room, and a child waits for it. A
+    second epoch that waited while a model was replaced may no longer continue the output of the first.
     """
     at = request(g, r)
     if m[at + EPOCH] > 0 and not may_repeat(g, m, r):
         end(g, m, out, r, ERROR)
         return
-    verdict, reason = admission.decide(
-        ledger.short_of(g, m, r, 0), ledger.short_of(g, m, r, 1), waited, m[WAITING], g[WAITING_MAX], slack_ns, path_ns
-    )
+    # Whoever comes along with an accepted request is accepted.
+    accepted = 1 if waited == 1 or m[at + PARENT] > 0 else 0
+    now, ever = ledger.short_of(g, m, r, 0), ledger.short_of(g, m, r, 1)
+    verdict, reason = admission.decide(now, ever, accepted, m[WAITING], g[WAITING_MAX], slack_ns, path_ns)
     if verdict == admission.REJECT:
         emit(out, REFUSED, r, 0, m[at + EPOCH], verdict, reason)
         end(g, m, out, r, REJECTED)
@@ -168,6 +170,7 @@ def conclude(g: Vector, m: Vector, out: Vector, r: int, outcome: int) -> None:
         if m[at + PHASE] == WAITING_PHASE:
             m[WAITING] -= 1
         m[at + PHASE] = CLOSED_PHASE
+        ledger.reclaim(g, m, r)
         emit(out, FREED, r, 0, m[at + EPOCH])
 
 
@@ -194,8 +197,11 @@ def end(g: Vector, m: Vector, out: Vector, r: int, outcome: int) -> None:
     if m[request(g, root) + CHILDREN] == 0:
         return
     for child in range(root + 1, g[REQUESTS]):
-        if m[request(g, child) + PARENT] == root + 1 and m[request(g, child) + PHASE] != NEW:
-            conclude(g, m, out, child, CANCELLED)
+        if m[request(g, child) + PARENT] == root + 1:
+            if m[request(g, child) + PHASE] == NEW:
+                ledger.reclaim(g, m, child)
+            else:
+                conclude(g, m, out, child, CANCELLED)
 
 
 @rule

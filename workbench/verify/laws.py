@@ -12,9 +12,11 @@ from workbench.control.layout import (
     EDGES,
     EPOCH,
     FLOOR,
+    FLOORED,
     FROM,
     GENERATION,
     HOLDS_SLOT,
+    LAST,
     LIMIT,
     NOTICE,
     OUTCOME,
@@ -32,6 +34,7 @@ from workbench.control.layout import (
     RETURNED_BYTES,
     RUNNING,
     SENT,
+    SENT_BYTES,
     SLOT,
     SLOT_GENERATION,
     SLOT_TENANT,
@@ -40,7 +43,9 @@ from workbench.control.layout import (
     STAGES,
     STATUS,
     TAKEN,
+    TAKEN_BYTES,
     TAKEN_KNOWN,
+    TAKEN_KNOWN_BYTES,
     TENANT,
     TENANT_MAX,
     TENANTS,
@@ -114,9 +119,24 @@ def counted(g: Vector, m: Vector, r: int, e: int) -> int:
     """Bytes that (`r`, `e`) must contribute to the sums."""
     at, row = account(g, r, e), edge_row(g, e)
     floor = g[row + FLOOR] * g[row + CHUNK_BYTES]
-    if m[request(g, r) + PHASE] not in (RUNNING_PHASE, DRAINING):
+    if m[request(g, r) + PHASE] not in (RUNNING_PHASE, DRAINING) and not brought_in(g, m, r):
         floor = 0
     return max(floor, outstanding(m, at))
+
+
+@rule
+def brought_in(g: Vector, m: Vector, r: int) -> bool:
+    """Whether a child that is not in has its room because its parent was admitted and has not ended.
+
+    Before its first epoch it must have it; before a later one it may, depending on whether it came along.
+    """
+    at = request(g, r)
+    if m[at + PARENT] == 0 or m[at + PHASE] not in (NEW, WAITING_PHASE):
+        return False
+    parent = request(g, m[at + PARENT] - 1)
+    admitted = m[parent + EPOCH] > 0 or m[parent + PHASE] in (RUNNING_PHASE, DRAINING)
+    came = m[at + EPOCH] == 0 or m[account(g, r, 0) + FLOORED] == 1
+    return m[parent + OUTCOME] == 0 and admitted and came
 
 
 @rule
@@ -156,7 +176,7 @@ def sums(g: Vector, m: Vector) -> int:
     for r in range(g[REQUESTS]):
         if m[request(g, r) + PHASE] == WAITING_PHASE:
             waiting += 1
-            newcomers += 1 if m[request(g, r) + EPOCH] == 0 else 0
+            newcomers += 1 if m[request(g, r) + EPOCH] == 0 and m[request(g, r) + PARENT] == 0 else 0
     if m[WAITING] != waiting:
         return CONSERVATION
     if newcomers > g[WAITING_MAX]:
@@ -246,6 +266,12 @@ def ends(g: Vector, m: Vector, r: int, e: int) -> int:
     near, far = sender(g, r, e), receiver(g, r, e)
     if m[far + TAKEN] > m[far + RECEIVED] or m[near + SENT] > config(g, CHUNKS):
         return ORDER
+    if (
+        m[near + SENT_BYTES] != bytes_of(g, e, m[near + SENT])
+        or m[near + TAKEN_KNOWN_BYTES] != bytes_of(g, e, m[near + TAKEN_KNOWN])
+        or m[far + TAKEN_BYTES] != bytes_of(g, e, m[far + TAKEN])
+    ):
+        return CONSERVATION
     v, at, own = g[edge_row(g, e) + TO], stage(g, r, g[edge_row(g, e) + FROM]), request(g, r)
     if m[at + STATUS] not in (OPEN, STOPPING) and m[near + SENT] != 0:
         return LEAK
@@ -274,7 +300,7 @@ def standing(g: Vector, m: Vector, r: int) -> int:
         return TERMINAL
     if m[wires(g, r) + ENDINGS] != (0 if outcome == 0 else 1):
         return TERMINAL
-    if phase not in (RUNNING_PHASE, DRAINING):
+    if phase not in (RUNNING_PHASE, DRAINING) and not brought_in(g, m, r):
         if m[own + REQUEST_USED] != 0:
             return LEAK
         for v in range(g[STAGES]):
@@ -313,7 +339,10 @@ def residue(g: Vector, m: Vector, r: int, v: int) -> int:
     current = m[at + STAGE_EPOCH] == m[own + EPOCH] and m[own + PHASE] in (RUNNING_PHASE, DRAINING)
     if m[at + STATUS] in (OPEN, STOPPING) and not current:
         return LEAK
-    if m[at + SLOT] >= 0 and m[stage_control(g, r, v) + HOLDS_SLOT] == 0:
+    promised = m[stage_control(g, r, v) + HOLDS_SLOT]
+    if m[at + SLOT] >= 0 and promised == 0:
+        return LEAK
+    if m[at + STATUS] == OPEN and m[at + LAST] == 1 and m[own + PHASE] == RUNNING_PHASE and promised == 1:
         return LEAK
     if m[at + RUNNING] != m[on_device(g, r, v)]:
         return UNRECORDED

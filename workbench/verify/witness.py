@@ -50,10 +50,12 @@ from workbench.control.layout import (
 from workbench.control.phases import (
     CANCELLED,
     ERROR,
+    NEW,
     OK,
     REJECTED,
     RUNNING_PHASE,
     TIMEOUT,
+    WAITING_PHASE,
 )
 from workbench.twin import Vector, rule
 from workbench.verify.laws import (
@@ -66,6 +68,7 @@ from workbench.verify.laws import (
     STATE_MISUSE,
     TERMINAL,
     UNRECORDED,
+    brought_in,
 )
 from workbench.verify.wires import (
     ACTIONS,
@@ -78,12 +81,14 @@ from workbench.verify.wires import (
     KILL,
     REFRESH,
     RESEND,
+    SHORT_LAST,
     START_AGAIN,
     STOP_AGAIN,
     TAG,
     UPGRADE,
     WORLD_CONFIG,
     budget,
+    bytes_of,
     commits,
     config,
     late,
@@ -213,6 +218,13 @@ def needless(g: Vector, m: Vector, r: int, action: int) -> bool:
 
 
 @rule
+def misstated(g: Vector, e: int, taken: int, taken_bytes: int, limit: int, limit_bytes: int) -> bool:
+    """Whether a credit message states other bytes than its chunks have; a short last chunk may show in the limit."""
+    room = limit * g[edge_row(g, e) + CHUNK_BYTES]
+    return taken_bytes != bytes_of(g, e, taken) or not room - config(g, SHORT_LAST) <= limit_bytes <= room
+
+
+@rule
 def related(g: Vector, m: Vector, r: int) -> bool:
     """Whether request `r` has a parent or children."""
     found = m[request(g, r) + PARENT] != 0
@@ -234,16 +246,29 @@ def undisturbed(g: Vector, m: Vector) -> bool:
 
 @rule
 def fits(g: Vector, m: Vector, r: int, used: int) -> bool:
-    """Whether the floors and slots of request `r` fit beside all that is promised (`used` = 1) or alone (0)."""
-    total = 0
+    """Whether the floors and slots of request `r` fit beside all that is promised (`used` = 1) or alone (0).
+
+    A family comes in together: a parent brings the children that have nothing yet, and a child follows its parent.
+    """
+    count, total = 1, 0
+    for child in range(g[REQUESTS]):
+        at = request(g, child)
+        if m[at + PARENT] == r + 1 and (m[at + OUTCOME] == 0 or m[request(g, r) + OUTCOME] != 0):
+            waits = m[at + PHASE] in (NEW, WAITING_PHASE) or m[at + OUTCOME] != 0
+            count += 1 if waits and not brought_in(g, m, child) else 0
+    if used == 1 and m[request(g, r) + PARENT] > 0:
+        if brought_in(g, m, r):
+            return True
+        if m[request(g, m[request(g, r) + PARENT] - 1) + PHASE] in (NEW, WAITING_PHASE):
+            return False
     for e in range(g[EDGES]):
         row = edge_row(g, e)
         floor = g[row + FLOOR] * g[row + CHUNK_BYTES]
         total += floor
-        if used * m[edge_used(g, e)] + floor > g[row + EDGE_MAX]:
+        if used * m[edge_used(g, e)] + count * floor > g[row + EDGE_MAX]:
             return False
     for v in range(g[STAGES]):
-        if used * m[slots_used(g, v)] + 1 > g[stage_row(g, v) + SLOTS]:
+        if used * m[slots_used(g, v)] + count > g[stage_row(g, v) + SLOTS]:
             return False
     tenant = used * m[tenant_used(m[request(g, r) + TENANT])]
-    return total <= min(g[REQUEST_MAX], g[TENANT_MAX] - tenant, g[TOTAL_MAX] - used * m[USED])
+    return total <= g[REQUEST_MAX] and count * total <= min(g[TENANT_MAX] - tenant, g[TOTAL_MAX] - used * m[USED])

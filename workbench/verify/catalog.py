@@ -265,6 +265,16 @@ def _entries() -> tuple[Entry, ...]:
             Scenario(two, chunks=1, parents=(-1, 0), faults={"fail": 1}),
         ),
         small(
+            "family-and-stranger",
+            "a family that fails, and a request that has nothing to do with it",
+            Scenario(bounded(chain(1), 3), chunks=1, parents=(-1, 0, -1), faults={"fail": 1}, coarse=True),
+        ),
+        small(
+            "family-split",
+            "a parent and a child with two outputs each",
+            Scenario(bounded(split(), 2), chunks=1, parents=(-1, 0), coarse=True),
+        ),
+        small(
             "family-lost",
             "a parent or its child is silently forgotten",
             Scenario(two, chunks=1, parents=(-1, 0), faults={"mute": 1}),

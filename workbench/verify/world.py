@@ -23,6 +23,7 @@ from workbench.control.effects import (
     A,
     B,
     C,
+    D,
 )
 from workbench.control.layout import (
     CHUNK_BYTES,
@@ -52,7 +53,7 @@ from workbench.control.layout import (
 )
 from workbench.twin import Vector, rule
 from workbench.verify.interface import FAULT, PROGRESS, TIMER
-from workbench.verify.laws import COLLATERAL, MIXED, ORDER, PROMPT, ROOM, broken, flags, spared
+from workbench.verify.laws import COLLATERAL, CONSERVATION, MIXED, ORDER, PROMPT, ROOM, broken, flags, spared
 from workbench.verify.options import actions
 from workbench.verify.symmetry import canonical
 from workbench.verify.wires import (
@@ -119,7 +120,7 @@ from workbench.verify.wires import (
     up,
     wires,
 )
-from workbench.verify.witness import needless, witness
+from workbench.verify.witness import misstated, needless, witness
 
 __all__ = ["actions", "apply", "broken", "canonical", "flags", "kind"]
 
@@ -332,12 +333,16 @@ def route(g: Vector, m: Vector, out: Vector, first: int) -> int:
         elif what == SEND_STOPPED:
             m[reply_wire(g, r, where)] = 1 + epoch
         elif what == SEND_DATA:
+            if out[at + B] != size_of(g, where, out[at + A]) or out[at + C] != is_final(g, out[at + A]):
+                return ORDER
             wire = data_wire(g, r, where)
             n = filled(m, wire, config(g, DATA_ROOM))
             if n == config(g, DATA_ROOM):
                 return ROOM
             m[wire + n] = 1 + epoch * config(g, CHUNKS) + out[at + A]
         elif what == SEND_CREDIT:
+            if misstated(g, where, out[at + A], out[at + B], out[at + C], out[at + D]):
+                return CONSERVATION
             wire, room = credit_wire(g, r, where), config(g, CREDIT_ROOM)
             n = filled(m, wire, room)
             say = 1 + (epoch * (config(g, CHUNKS) + 1) + out[at + A]) * limit_count(g) + out[at + C]

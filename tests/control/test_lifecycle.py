@@ -200,7 +200,11 @@ def coherent(box: Machine) -> None:
         assert (outcome != 0) == (phase == CLOSED_PHASE or (phase == DRAINING and get(box, THEN, r) == CLOSE))
         assert get(box, ARMED, r) == (phase != NEW and outcome == 0), "whoever has been accepted has a deadline"
         assert (get(box, NOTICE, r) != 0) == (outcome != 0)
-    held = [r for r in range(g[REQUESTS]) if get(box, PHASE, r) in (RUNNING_PHASE, DRAINING)]
+    held = [r for r in range(g[REQUESTS]) if ledger.promised(g, m, r)]
+    for r in range(g[REQUESTS]):
+        own = get(box, PHASE, r) in (RUNNING_PHASE, DRAINING)
+        assert own <= (r in held), "whoever is in has its room"
+        assert (r in held) <= (own or get(box, PARENT, r) > 0), "room before admission is brought by a parent"
     assert (m[USED] > 0) == bool(held)
     for v in range(g[STAGES]):
         assert m[slots_used(g, v)] <= len(held)

@@ -67,6 +67,7 @@ def sequence(
     steps = lines.filter(pl.col("kind").is_in(["step", "fault"])).height
     page_px = theme.PAGE_IN * theme.PX_PER_IN - _MARGIN_PX - LANE_PX * len(lanes)
     words_px = min(page_px, max((len(text) * _LETTER_PX for text in lines["text"]), default=0.0) + _NUMBER_PX)
+    said = lines
     lines = _wrapped(lines, int((words_px - _NUMBER_PX) / _LETTER_PX))
     size_px = (words_px + LANE_PX * len(lanes) + _MARGIN_PX, HEAD_PX + LINE_PX * (lines.height + 0.6))
     at = {lane: words_px + LANE_PX * (k + 0.5) for k, lane in enumerate(lanes)}
@@ -101,7 +102,7 @@ def sequence(
         title=title,
         alt_text=f"Message sequence of {steps} steps between {', '.join(lanes)}; {verdict}.",
     )
-    return shown, _rows(lines, messages, launches)
+    return shown, _rows(said, messages, launches)
 
 
 def _wrapped(lines: pl.DataFrame, letters: int) -> pl.DataFrame:
@@ -207,7 +208,7 @@ def _draw(
 
 
 def _rows(lines: pl.DataFrame, messages: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
-    said = lines.filter(~pl.col("more")).select(part=pl.lit("line"), step="step", until="step", text="text")
+    said = lines.select(part=pl.lit("line"), step="step", until="step", text="text")
     sent = messages.select(
         part=pl.when("lost").then(pl.lit("message lost")).otherwise(pl.lit("message")),
         step="sent", until="arrived", request="request", source="source", target="target", text="text",

@@ -178,3 +178,15 @@ def test_the_largest_sums_of_rules_stay_in_64_bits() -> None:
     """A bound plus the floors of one more request, and a window on top of all bytes of a stream."""
     assert UNBOUNDED + MAX_EDGES * MAX_CHUNKS * MAX_CHUNK_BYTES < 1 << 63
     assert UNBOUNDED + MAX_CHUNKS * MAX_CHUNK_BYTES < 1 << 63
+
+
+def test_a_record_that_is_used_again_is_as_at_the_start() -> None:
+    """Of another tenant and without a parent; nothing else of the memory changes."""
+    box = Machine(Plan(fork_join(), 2, tenants=2))
+    at = layout.request(box.g, 1)
+    before = list(box.m)
+    for i in range(at, at + box.g[layout.REQUEST_SIZE]):
+        box.m[i] = 7
+    box(layout.begin, 1, 0, -1)
+    before[at + TENANT] = 0
+    assert box.m == before

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.control.machines import Machine, plans
 from workbench.control import ledger
-from workbench.control.admission import EDGE_BYTES, REQUEST_BYTES, SLOTS_TAKEN, TENANT_BYTES, TOTAL_BYTES
+from workbench.control.admission import EDGE_BYTES, REQUEST_BYTES, SLOTS_TAKEN, TENANT_BYTES, TOTAL_BYTES, TURN
 from workbench.control.layout import (
     EPOCH,
     PHASE,
@@ -241,3 +241,28 @@ def test_terminal_edges_are_on_the_books_too() -> None:
     box(ledger.reserve, 0, 0)
     box(ledger.reserve, 0, 0)
     assert box.m[USED] == 2
+
+
+def test_a_family_comes_in_together() -> None:
+    """The parent's admission promises the children their room; alone a child has to wait for it."""
+    box = Machine(Plan(chain(1), 3, total_bytes=3), parents=(-1, 0, -1))
+    assert box(ledger.short_of, 1, 0) == TURN
+    box(ledger.admit, 0)
+    assert [box(ledger.promised, r) for r in range(3)] == [True, True, False]
+    assert box.m[USED] == 2
+    box(ledger.admit, 1)
+    assert box.m[USED] == 2, "what was promised once is not promised again"
+    assert box(ledger.short_of, 2, 0) == 0
+    box(ledger.admit, 2)
+    box(ledger.reclaim, 0)
+    assert box.m[USED] == 2
+    assert box(ledger.promised, 1), "each gives back its own"
+
+
+def test_a_family_that_does_not_fit_waits_as_a_whole() -> None:
+    box = Machine(Plan(chain(1), 3, total_bytes=2), parents=(-1, 0, -1))
+    box(ledger.admit, 2)
+    assert box(ledger.short_of, 0, 0) == TOTAL_BYTES
+    assert box(ledger.short_of, 0, 1) == 0
+    box(ledger.reclaim, 2)
+    assert box(ledger.short_of, 0, 0) == 0

@@ -17,11 +17,12 @@ import pytest
 from workbench import cli
 from workbench.control import effects, ledger, lifecycle, machine, phases
 from workbench.control.layout import PHASE, REQUESTS, STAGES, STATUS, EdgePlan, Plan, request, stage
+from workbench.twin import Edit
 from workbench.verify.catalog import CATALOG, split
 from workbench.verify.explorer import explore
 from workbench.verify.mutants import MUTANTS, PROPERTY_NAMES, edit
 from workbench.verify.scenario import Scenario, bounded, chain
-from workbench.verify.story import KINDS, PROPERTIES, tell
+from workbench.verify.story import KINDS, PROPERTIES
 from workbench.verify.survey import transitions
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -208,14 +209,19 @@ def test_which_calls_of_the_ledger_may_be_repeated() -> None:
     assert repeatable == {"give_back", "return_slot", "fail"}
 
 
-def test_parents_that_fill_a_bound_need_their_deadlines() -> None:
-    for spare_bytes, holds in ((0, True), (-1, False)):
-        scenario = Scenario(bounded(chain(1), 2, spare_bytes=spare_bytes), 1, parents=(-1, 0))
-        found = explore("workbench.verify.world", *scenario.vectors(), compiled=False)
-        assert (found.verdict == "holds") == holds
-        if not holds:
-            story = tell(scenario, found.trace, found.kind, found.code)
-            assert "deadline of A passes" in story or found.kind == "only-by-timeout"
+ALONE = Edit(
+    "workbench.control.ledger",
+    "            if comes_along(g, m, r, child):\n                count += 1\n",
+    "            pass\n",
+)
+ONLY_ITSELF = Edit("workbench.control.ledger", "                promise(g, m, child)\n", "                pass\n")
+
+
+def test_families_never_wait_for_the_room_that_their_parents_hold() -> None:
+    two = Scenario(bounded(chain(1), 4, spare_bytes=-2), 1, parents=(-1, 0, -1, 2))
+    assert explore("workbench.verify.world", *two.vectors(), compiled=False).verdict == "holds"
+    one_by_one = explore("workbench.verify.world", *two.vectors(), compiled=False, edits=(ALONE, ONLY_ITSELF))
+    assert one_by_one.verdict == "violated"
 
 
 def test_the_commands_of_the_page_can_be_given() -> None:

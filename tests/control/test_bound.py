@@ -147,16 +147,20 @@ GUARDS = [
         "if rise > 0 and m[edge_used(g, e)] + rise > g[edge_row(g, e) + EDGE_MAX]:",
         "if False:",
     ),
-    ({"total_bytes": FLOORS_BYTES + 3 * CHUNK}, "if used * m[USED] + total > g[TOTAL_MAX]:", "if False:"),
+    (
+        {"total_bytes": FLOORS_BYTES + 3 * CHUNK},
+        "if count > 0 and used * m[USED] + count * total > g[TOTAL_MAX]:",
+        "if False:",
+    ),
     (
         {"tenant_bytes": FLOORS_BYTES + 3 * CHUNK},
-        "if used * m[tenant_used(m[at + TENANT])] + total > g[TENANT_MAX]:",
+        "if count > 0 and used * m[tenant_used(m[at + TENANT])] + count * total > g[TENANT_MAX]:",
         "if False:",
     ),
     ({"request_bytes": FLOORS_BYTES - 1}, "if total > g[REQUEST_MAX]:", "if False:"),
     (
         {"edge_bytes": 5 * CHUNK},
-        "if used * m[edge_used(g, e)] + floor_bytes(g, e) > g[edge_row(g, e) + EDGE_MAX]:",
+        "if count > 0 and used * m[edge_used(g, e)] + count * floor_bytes(g, e) > g[edge_row(g, e) + EDGE_MAX]:",
         "if False:",
     ),
     ({}, "if taken > m[at + RETURNED]:", "if True:"),

@@ -170,7 +170,6 @@ def conclude(g: Vector, m: Vector, out: Vector, r: int, outcome: int) -> None:
         if m[at + PHASE] == WAITING_PHASE:
             m[WAITING] -= 1
         m[at + PHASE] = CLOSED_PHASE
-        ledger.reclaim(g, m, r)
         emit(out, FREED, r, 0, m[at + EPOCH])
 
 
@@ -197,11 +196,10 @@ def end(g: Vector, m: Vector, out: Vector, r: int, outcome: int) -> None:
     if m[request(g, root) + CHILDREN] == 0:
         return
     for child in range(root + 1, g[REQUESTS]):
-        if m[request(g, child) + PARENT] == root + 1:
-            if m[request(g, child) + PHASE] == NEW:
-                ledger.reclaim(g, m, child)
-            else:
-                conclude(g, m, out, child, CANCELLED)
+        if m[request(g, child) + PARENT] == root + 1 and m[request(g, child) + PHASE] != NEW:
+            conclude(g, m, out, child, CANCELLED)
+        if m[request(g, child) + PARENT] == root + 1 and m[request(g, child) + PHASE] in (NEW, CLOSED_PHASE):
+            ledger.reclaim(g, m, child)  # what its parent's admission had brought it
 
 
 @rule

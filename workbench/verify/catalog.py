@@ -201,6 +201,11 @@ def _entries() -> tuple[Entry, ...]:
             Scenario(narrow, faults={"cancel": 1, "lose-reply": 1}),
         ),
         small("queue", "one of three may wait", Scenario(crowd, chunks=1, faults={"cancel": 1})),
+        small(
+            "queue-of-two",
+            "two of three wait at once",
+            Scenario(replace(crowd, waiting=2), chunks=1, faults={"cancel": 1}, coarse=True),
+        ),
         small("tenants", "each tenant has room for one chunk", Scenario(shared, faults={"cancel": 1})),
         small(
             "tenant-bound",

@@ -55,6 +55,7 @@ from workbench.control.layout import (
     USED,
     WAITING,
     WAITING_MAX,
+    WIDTH,
     account,
     client,
     edge_row,
@@ -286,6 +287,9 @@ def ends(g: Vector, m: Vector, r: int, e: int) -> int:
         return 0
     if m[near + TAKEN_KNOWN] > m[far + TAKEN] or m[near + LIMIT] > m[far + ADVERTISED]:
         return OVERRUN
+    window = m[far + ADVERTISED] - m[far + TAKEN]
+    if m[far + WIDTH] < 1 or window < m[far + WIDTH]:
+        return CONSERVATION
     return 0
 
 

@@ -185,8 +185,10 @@ def apply(g: Vector, m: Vector, which: int, out: Vector) -> int:
             m[on_device(g, other, place)] = 0
             m[late(g, other, place)] = 0
     elif action == DETECT:
-        unhurt = spared(g, m, place)
-        lifecycle.lost(g, m, out, place, m[revision_of(g, place)] + m[dead(g, place)] - 1)
+        unhurt, now = spared(g, m, place), m[revision_of(g, place)] + m[dead(g, place)] - 1
+        lifecycle.lost(g, m, out, place, now)
+        if m[revision_of(g, place)] != now:
+            return MIXED
         if m[dead(g, place)] == 1 and spared(g, m, place) != unhurt:
             return COLLATERAL
         m[dead(g, place)] = 0

@@ -36,8 +36,8 @@ def test_the_python_example_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_figure_and_metric_it_names_exists() -> None:
     table = README.split("## What it answers today")[1].split("##")[0]
     cells = [row.split("|")[2] for row in table.splitlines() if row.count("|") == 4]
-    figures = set(re.findall(r"`([a-z_]+)`", "".join(cells)))
-    notebook = (ROOT / "notebooks" / "01_shadow_profile.ipynb").read_text(encoding="utf-8")
+    figures = set(re.findall(r"`([a-z_0-9]+)`", "".join(cells)))
+    notebook = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "notebooks").glob("*.ipynb")))
     assert figures
     assert all(f'out / \\"{figure}\\"' in notebook for figure in figures)
     known = {view.name for view in views()}

@@ -305,25 +305,25 @@ def _entries() -> tuple[Entry, ...]:
             "a parent and two children",
             Scenario(bounded(chain(1), 3), chunks=1, parents=(-1, 0, 0), faults={"fail": 1}, coarse=True),
         ),
+        medium(
+            "everything-once",
+            "two requests, a cancel, a death and a repeated chunk",
+            Scenario(two, faults={"cancel": 1, "kill": 1, "repeat-data": 1}),
+        ),
+        medium(
+            "two-joins",
+            "two requests and one slot per branch: neither may hold half of what it needs",
+            Scenario(bounded(joined(), 2, slots={"left": 1, "right": 1}), faults={"cancel": 1}, coarse=True),
+        ),
         large(
             "pair-cancel",
             "two requests through two stages, and a cancel",
             Scenario(bounded(chain(2), 2), faults={"cancel": 1}),
         ),
         large(
-            "everything-once",
-            "two requests, a cancel, a death and a repeated chunk",
-            Scenario(two, faults={"cancel": 1, "kill": 1, "repeat-data": 1}),
-        ),
-        large(
             "fork-join-cancel",
             "a fork and a join of which the client gives up",
             Scenario(bounded(fork_join(), 1), faults={"cancel": 1}),
-        ),
-        large(
-            "two-joins",
-            "two requests and one slot per branch: neither may hold half of what it needs",
-            Scenario(bounded(joined(), 2, slots={"left": 1, "right": 1}), faults={"cancel": 1}),
         ),
     )
 

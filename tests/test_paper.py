@@ -48,9 +48,7 @@ def test_one_sentence_per_line() -> None:
 
 def test_every_citation_has_an_entry_and_every_entry_is_cited() -> None:
     cited = {
-        key
-        for group in re.findall(r"\\cite\{([^}]*)\}", (PAPER / "main.tex").read_text())
-        for key in group.split(",")
+        key for group in re.findall(r"\\cite\{([^}]*)\}", (PAPER / "main.tex").read_text()) for key in group.split(",")
     }
     entries = set(re.findall(r"^@\w+\{([^,]+),", (PAPER / "references.bib").read_text(), flags=re.MULTILINE))
     assert cited == entries

@@ -16,7 +16,7 @@ from workbench.charts.save import _check_drawing, _csv
 # Names that a recorded graph may carry: they must come out as text, whatever they look like.
 HOSTILE = [
     "<script>alert(1)</script>",
-    "it's \"quoted\"",
+    'it\'s "quoted"',
     "a.b[0]",
     "{{x}} ${y} %s \\n",
     "datum.value",

@@ -190,3 +190,12 @@ def test_a_record_that_is_used_again_is_as_at_the_start() -> None:
     box(layout.begin, 1, 0, -1)
     before[at + TENANT] = 0
     assert box.m == before
+
+
+def test_a_stage_that_any_input_starts_is_refused() -> None:
+    names = ("a", "b", "c")
+    edges = ((CLIENT, "a"), (CLIENT, "b"), ("a", "c"), ("b", "c"), ("c", CLIENT))
+    stages = (Stage(CLIENT, "client"), *(Stage(name, "ar") for name in names))
+    graph = StageGraph("any", "", "", stages, tuple(Edge(a, b, "tokens", "stream") for a, b in edges))
+    with pytest.raises(UsageError, match=r"stage c: expected a join over all in-edges, \['a>c', 'b>c'\], found join \[\]"):
+        Plan(graph, 1)

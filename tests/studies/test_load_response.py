@@ -160,9 +160,9 @@ def series(profile: Profile) -> pl.DataFrame:
 
 
 def bins_of(profile: Profile, load: str) -> np.ndarray:
-    ((first_ns, last_ns),) = profile.loads.filter((pl.col("load") == load) & (pl.col("repeat") == "a")).select(
-        "first_ns", "last_ns"
-    ).rows()
+    ((first_ns, last_ns),) = (
+        profile.loads.filter((pl.col("load") == load) & (pl.col("repeat") == "a")).select("first_ns", "last_ns").rows()
+    )
     return np.linspace(first_ns, last_ns, BINS + 1)
 
 

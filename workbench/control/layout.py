@@ -264,7 +264,8 @@ class Plan:
     Raises
     ------
     UsageError
-        A name that the graph does not have, a number out of range, or a graph with more edges than `MAX_EDGES`.
+        A name that the graph does not have, a number out of range, a graph with more edges than `MAX_EDGES`, or a stage
+        that starts on any one of several in-edges: the machine joins them all.
     """
 
     graph: StageGraph
@@ -298,6 +299,15 @@ class Plan:
             within(bounds.window_chunks, 1, UNBOUNDED, f"{at}, window_chunks")
             within(bounds.window_bytes, 1, UNBOUNDED, f"{at}, window_bytes")
             within(bounds.max_bytes, 0, UNBOUNDED, f"{at}, max_bytes")
+        for name in self.stages:
+            inputs = [edge.name for edge in self.carried if edge.target == name]
+            if len(inputs) > 1 and not set(inputs) <= set(self.graph.stage(name).join):
+                raise UsageError(
+                    f"a join over all in-edges, {inputs}",
+                    f"join {list(self.graph.stage(name).join)}",
+                    where=f"{where}, stage {name}",
+                    fix="The machine starts a task when all in-edges have a chunk; no stage starts on any one of them.",
+                )
         for name, count in self.slots.items():
             if name not in self.stages:
                 raise UsageError(f"stages among {list(self.stages)}", repr(name), where=where)

@@ -182,7 +182,7 @@ def rules() -> None:
 
 
 def explorer() -> None:
-    scenario = Scenario(bounded(chain(2), 1, window=2), 2, {"cancel": 1, "lose-data": 1, "repeat-data": 1})
+    scenario = Scenario(bounded(chain(2), 1, window=2), 2, {"cancel": 1, "lose-data": 1, "duplicate-data": 1})
     mutant = Edit("workbench.control.credit", "if taken > m[at + TAKEN_KNOWN]:", "if taken >= m[at + TAKEN_KNOWN]:")
     world = ("workbench.verify.world", *scenario.vectors())
     print(

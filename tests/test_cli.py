@@ -542,3 +542,34 @@ def test_a_full_standard_output_is_said_once() -> None:
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith("error: standard output:")
     assert "Traceback" not in done.stderr
+
+
+def test_explore_takes_a_world_of_ones_own(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, data = as_json(capsys, "explore", "--graph", "join", "--requests", "2", "--coarse")
+    assert (code, data["holds"]) == (0, True)
+    (one,) = data["explorations"]
+    assert one["scenario"] == "own" and one["goals"] > 0
+    plain = as_json(capsys, "explore", "cancel")[1]["explorations"][0]["states"]
+    file = tmp_path / "plan.toml"
+    file.write_text('name = "p"\nseed = 1\nheal_ns = 9\n[[fault]]\nkind = "lose"\nmessage = "data"\nat_ns = 1\n')
+    lossy = as_json(capsys, "explore", "cancel", "--faults", str(file), "--fault", "cancel=1")[1]["explorations"][0]
+    assert lossy["verdict"] == "holds" and lossy["states"] > plain
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--graph", "ring"), "expected a graph among"),
+        (("--graph", "join", "cancel"), "--graph: expected no scenario of the catalog beside it"),
+        (("--requests", "2"), "--requests: expected --graph beside it"),
+        (("--graph", "join", "--requests", "0"), "--requests: expected an integer from 1 to 64, found 0"),
+        (("--fault", "kill"), "--fault: expected NAME=N"),
+        (("--graph", "join", "--fault", "kil=1"), "expected faults among"),
+    ],
+)
+def test_explore_refuses_a_world_that_makes_no_sense(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], says: str
+) -> None:
+    code, _, err = called(capsys, "explore", *words)
+    assert code == 2
+    assert says in err

@@ -106,7 +106,7 @@ def test_the_promises_are_those_that_the_page_explains() -> None:
 
 # Worlds that together show every change of state: faults of one request, a narrow door, a family, two models.
 WORLDS = [
-    Scenario(bounded(chain(1), 1), 1, {"cancel": 1, "kill": 1, "expire": 1, "lose-control": 1, "fail": 1}),
+    Scenario(bounded(chain(1), 1), 1, {"cancel": 1, "kill": 1, "deadline": 1, "lose-control": 1, "fail": 1}),
     Scenario(bounded(chain(1), 1, attempts=1), 1, {"kill": 1}),
     Scenario(bounded(chain(1), 2, spare_bytes=-1), 1, {"cancel": 1}),
     Scenario(bounded(chain(1), 2, spare_bytes=-1, waiting=0), 1),

@@ -136,6 +136,24 @@ def _explore(verb: argparse.ArgumentParser) -> None:
         "--limit", metavar="N", type=int, default=10_000_000, help="give up beyond N states (default: 10000000)"
     )
     verb.add_argument("--interpreted", action="store_true", help="do not compile the larger worlds either")
+    verb.add_argument(
+        "--graph", metavar="GRAPH", help="a world of your own: chain-N, fork-join, join, split or a preset"
+    )
+    verb.add_argument("--requests", metavar="N", type=int, default=1, help="its requests (default: 1)")
+    verb.add_argument("--chunks", metavar="N", type=int, default=2, help="its chunks per stream (default: 2)")
+    verb.add_argument("--window", metavar="N", type=int, default=1, help="its window in chunks (default: 1)")
+    verb.add_argument(
+        "--spare", metavar="N", type=int, default=0, help="room beyond the floors, in chunks (default: 0)"
+    )
+    verb.add_argument("--coarse", action="store_true", help="its credit, starts and answers travel at once")
+    verb.add_argument(
+        "--fault",
+        metavar="NAME=N",
+        action="append",
+        default=[],
+        help="let a fault happen up to N times on each path, in the place of those of the scenario; repeatable",
+    )
+    verb.add_argument("--faults", metavar="FILE", help="take them from a fault plan, each once at most")
 
 
 def _info(verb: argparse.ArgumentParser) -> None:

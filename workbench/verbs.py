@@ -24,11 +24,14 @@ if TYPE_CHECKING:
     from workbench.notebook_job import Tier
     from workbench.testbed.run import RunPlan
     from workbench.testbed.speech import SpeechModels
+    from workbench.verify.scenario import Scenario
 
 # exit code, text for a reader, data for --json
 Result = tuple[int, str, dict[str, Any]]
 
 ROOT = Path(__file__).resolve().parent.parent
+# What a world of one's own is unless its options say otherwise.
+OWN_WORLD = {"requests": 1, "chunks": 2, "window": 1, "spare": 0, "coarse": False}
 UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
@@ -374,7 +377,40 @@ def explore(arguments: argparse.Namespace) -> Result:
         return command.listing()
     if arguments.mutants:
         return command.hunt_all()
+    world, faults = _own_world(arguments)
     order = command.Order(
-        arguments.scenario, arguments.mutant, arguments.edit, arguments.limit, interpreted=arguments.interpreted
+        arguments.scenario,
+        arguments.mutant,
+        arguments.edit,
+        arguments.limit,
+        interpreted=arguments.interpreted,
+        world=world,
+        faults=faults,
     )
     return command.run(order, say)
+
+
+def _own_world(arguments: argparse.Namespace) -> tuple[Scenario | None, dict[str, int] | None]:
+    """The world that ``--graph`` asks for and the budgets of ``--fault`` and ``--faults``; None for each not given."""
+    from workbench.control.ranges import within
+    from workbench.verify.scenario import budgets, graph_named, own_world
+    from workbench.workload.fault_file import load
+
+    faults: dict[str, int] | None = None
+    if arguments.faults:
+        faults = budgets(load(Path(arguments.faults)))
+    for given in arguments.fault:
+        name, _, count = given.partition("=")
+        if not count.isdecimal():
+            raise UsageError("NAME=N with a number N, such as kill=1", repr(given), where="--fault")
+        faults = {**(faults or {}), name: int(count)}
+    sized = {name: getattr(arguments, name) for name in OWN_WORLD}
+    if not arguments.graph:
+        if changed := [f"--{name}" for name, value in sized.items() if value != OWN_WORLD[name]]:
+            raise UsageError("--graph beside it", "none", where=changed[0])
+        return None, faults
+    if arguments.scenario:
+        raise UsageError("no scenario of the catalog beside it", repr(arguments.scenario[0]), where="--graph")
+    for name in ("requests", "chunks", "window", "spare"):
+        within(sized[name], 0 if name == "spare" else 1, 64, f"--{name}")
+    return own_world(graph_named(arguments.graph), **sized, faults=faults), faults

@@ -197,5 +197,7 @@ def test_a_stage_that_any_input_starts_is_refused() -> None:
     edges = ((CLIENT, "a"), (CLIENT, "b"), ("a", "c"), ("b", "c"), ("c", CLIENT))
     stages = (Stage(CLIENT, "client"), *(Stage(name, "ar") for name in names))
     graph = StageGraph("any", "", "", stages, tuple(Edge(a, b, "tokens", "stream") for a, b in edges))
-    with pytest.raises(UsageError, match=r"stage c: expected a join over all in-edges, \['a>c', 'b>c'\], found join \[\]"):
+    with pytest.raises(
+        UsageError, match=r"stage c: expected a join over all in-edges, \['a>c', 'b>c'\], found join \[\]"
+    ):
         Plan(graph, 1)

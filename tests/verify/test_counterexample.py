@@ -55,13 +55,13 @@ def broken(scenario: Scenario, edits: tuple[Edit, ...]) -> Counterexample:
 
 LIVES = {
     "lose-data": Scenario(PAIR, 2, {"lose-data": 1}),
-    "repeat-data": Scenario(PAIR, 2, {"repeat-data": 1}),
+    "duplicate-data": Scenario(PAIR, 2, {"duplicate-data": 1}),
     "lose-credit": Scenario(PAIR, 2, {"lose-credit": 1}),
     "kill": Scenario(bounded(chain(2), 1), 1, {"kill": 1}),
     "cancel": Scenario(bounded(chain(1), 2), 1, {"cancel": 1}),
-    "expire": Scenario(bounded(chain(1), 1), 2, {"expire": 1}),
+    "deadline": Scenario(bounded(chain(1), 1), 2, {"deadline": 1}),
     "fail": Scenario(bounded(chain(1), 1), 2, {"fail": 1}),
-    "mute": Scenario(bounded(chain(1), 1), 1, {"mute": 1}),
+    "lost-branch": Scenario(bounded(chain(1), 1), 1, {"lost-branch": 1}),
     "reorder-data": Scenario(bounded(chain(1), 1, window=2, spare_bytes=1), 2, {"reorder-data": 1}),
 }
 
@@ -75,10 +75,10 @@ def test_a_run_that_ends_well_keeps_every_rule_of_the_trace(fault: str, tmp_path
     assert run.info["provenance"] == "replayed"
     assert run.info["clock"] == "model: 1 ms per step"
     statuses = run.sql("SELECT status FROM outcome")["status"].to_list()
-    wanted = {"cancel": "cancelled", "expire": "timeout", "fail": "error", "mute": "timeout"}.get(fault, "ok")
+    wanted = {"cancel": "cancelled", "deadline": "timeout", "fail": "error", "lost-branch": "timeout"}.get(fault, "ok")
     assert wanted in statuses
     kinds = run.sql("SELECT DISTINCT kind FROM event")["kind"].to_list()
-    assert {"cancel": "cancel", "expire": "deadline", "fail": "error"}.get(fault, "fault") in kinds
+    assert {"cancel": "cancel", "deadline": "deadline", "fail": "error"}.get(fault, "fault") in kinds
 
 
 def test_what_happened_stands_in_the_tables(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_standstill_says_what_is_waited_for() -> None:
     plan = bounded(graph, 1, total_bytes=5)
     example = Counterexample("empty", Scenario(plan, 1), (), "", "")
     assert example.standstill() == []
-    steps = spent(LIVES["mute"], "mute")
+    steps = spent(LIVES["lost-branch"], "lost-branch")
     assert all("waits for" in line for line in steps.standstill())
 
 
@@ -156,7 +156,7 @@ def test_messages_match_the_wires(fault: str) -> None:
 
 
 def test_a_copy_arrives_twice() -> None:
-    example = spent(LIVES["repeat-data"], "repeat-data")
+    example = spent(LIVES["duplicate-data"], "duplicate-data")
     chunks = [m for m in messages(example.scenario, example.steps) if m.text.startswith("chunk")]
     pairs = [
         (a, b) for a, b in itertools.combinations(chunks, 2) if (a.sent, a.text, a.source) == (b.sent, b.text, b.source)

@@ -84,7 +84,7 @@ def test_lost_data(edits: Edits) -> None:
 
 def test_duplicate_data(edits: Edits) -> None:
     """A number below the next one expected is a repeat: exactly once."""
-    harmless("repeat-data", edits)
+    harmless("duplicate-data", edits)
 
 
 def test_reordered_data(edits: Edits) -> None:
@@ -115,7 +115,7 @@ def test_lost_credit(edits: Edits) -> None:
 
 def test_duplicate_credit(edits: Edits) -> None:
     """A total that was seen before is no news, and returns nothing twice: exactly once."""
-    harmless("repeat-credit", edits)
+    harmless("duplicate-credit", edits)
 
 
 def test_reordered_credit(edits: Edits) -> None:
@@ -154,7 +154,7 @@ def test_lost_control(edits: Edits) -> None:
 
 def test_duplicate_control(edits: Edits) -> None:
     """A start or stop that was obeyed already changes nothing: exactly once."""
-    harmless("repeat-control", edits)
+    harmless("duplicate-control", edits)
 
 
 def test_lost_reply(edits: Edits) -> None:
@@ -164,16 +164,16 @@ def test_lost_reply(edits: Edits) -> None:
 
 def test_duplicate_reply(edits: Edits) -> None:
     """A stage that has stopped twice has stopped: exactly once."""
-    harmless("repeat-reply", edits)
+    harmless("duplicate-reply", edits)
 
 
 def test_late_reply(edits: Edits) -> None:
     """A stage's word that it stopped an epoch says nothing about the next one: exactly once."""
     late = 0
     for run in strikes(pair(kill=1, repeat_reply=1), "kill", runs=2, edits=edits):
-        if not run.until(lambda run: bool(run.possible(wires.REPEAT_REPLY)) and run.get(THEN) == AGAIN):
+        if not run.until(lambda run: bool(run.possible(wires.DUPLICATE_REPLY)) and run.get(THEN) == AGAIN):
             continue
-        code = run.possible(wires.REPEAT_REPLY)[0]
+        code = run.possible(wires.DUPLICATE_REPLY)[0]
         run.take(code)
         stuck = [wires.code(run.g, wires.REPLY, 0, wires.place_of(run.g, code), 0)]
         if run.until(lambda run: run.get(EPOCH) == 1 and run.get(PHASE) == DRAINING, stuck=stuck):
@@ -328,7 +328,7 @@ def test_task_error(edits: Edits) -> None:
 def test_lost_branch(edits: Edits) -> None:
     """A stage that silently forgets a request: its deadline, armed on submission, ends it, never a hang."""
     timeouts = 0
-    for run in strikes(join(mute=1), "mute", runs=2, edits=edits):
+    for run in strikes(join(mute=1), "lost-branch", runs=2, edits=edits):
         run.settle()
         outcome = run.get(OUTCOME)
         assert outcome in (OK, TIMEOUT)
@@ -363,7 +363,7 @@ def test_deadline(edits: Edits) -> None:
     """A deadline races with the work and its end: one terminal state, a prefix, all released."""
     outcomes = []
     for scenario in (pair(2, expire=2), join(expire=1)):
-        for run in strikes(scenario, "expire", runs=2, edits=edits):
+        for run in strikes(scenario, "deadline", runs=2, edits=edits):
             run.settle(storm=0.05)
             for r in range(run.g[REQUESTS]):
                 outcomes.append(run.get(OUTCOME, r))
@@ -375,7 +375,7 @@ def test_deadline(edits: Edits) -> None:
 def test_cancel_and_deadline(edits: Edits) -> None:
     """A cancel, a deadline and a death at once: whichever is first writes the only terminal state."""
     seen = set()
-    for run in strikes(pair(cancel=1, expire=1, kill=1), "cancel", "expire", runs=4, edits=edits):
+    for run in strikes(pair(cancel=1, expire=1, kill=1), "cancel", "deadline", runs=4, edits=edits):
         run.settle(storm=0.3)
         run.ended(0, run.get(OUTCOME))
         seen.add(run.get(OUTCOME))

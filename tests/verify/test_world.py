@@ -108,7 +108,7 @@ def test_a_story_tells_of_each_fault(fault: str) -> None:
     told = tell(scenario, found.trace, found.kind, found.code, edits=[trap]).splitlines()
     line = next(line for line in told if line.startswith(f"{len(found.trace):>3}. "))
     said = re.sub(r" *\d+\. ", "", line, count=1)
-    assert said.startswith("CLIENT" if fault == "cancel" else "deadline" if fault == "expire" else "FAULT")
+    assert said.startswith("CLIENT" if fault == "cancel" else "deadline" if fault == "deadline" else "FAULT")
     assert said == Teller(scenario).action(*_last(scenario, found, trap))
 
 

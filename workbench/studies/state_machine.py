@@ -87,7 +87,7 @@ def request_worlds() -> tuple[Scenario, ...]:
     graph = chain(1)
     tight = bounded(graph, 2, total_bytes=1)
     return (
-        Scenario(tight, 1, {"cancel": 1, "expire": 1}),
+        Scenario(tight, 1, {"cancel": 1, "deadline": 1}),
         Scenario(bounded(graph, 2, total_bytes=1, waiting=0), 1),
         Scenario(bounded(graph, 1), 1, {"kill": 2, "fail": 1}),
         Scenario(bounded(chain(2), 1), 1, {"kill": 1}),
@@ -98,7 +98,7 @@ def chunk_worlds() -> tuple[Scenario, ...]:
     """Worlds in which a chunk meets every fate: a loss, a repeat, a cancel."""
     plan = bounded(chain(2), 1, window=2, spare_bytes=2)
     return (
-        Scenario(plan, 2, {"lose-data": 1, "repeat-data": 1}),
+        Scenario(plan, 2, {"lose-data": 1, "duplicate-data": 1}),
         Scenario(plan, 1, {"cancel": 1, "lose-data": 1}),
     )
 

@@ -11,7 +11,7 @@ from workbench.verify.scenario import Scenario, bounded, chain
 from workbench.verify.survey import WORLD
 
 # Faults in the order in which the last dimension adds them, each with a budget of one.
-ADDED_FAULTS = ("lose-data", "cancel", "repeat-credit", "kill", "expire")
+ADDED_FAULTS = ("lose-data", "cancel", "duplicate-credit", "kill", "deadline")
 DIMENSIONS = ("requests", "stages in a row", "chunks", "faults")
 
 

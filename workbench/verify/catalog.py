@@ -71,7 +71,7 @@ def _entries() -> tuple[Entry, ...]:
     one, two, pair = bounded(chain(1), 1), bounded(chain(1), 2), bounded(chain(2), 1)
     ahead = bounded(chain(1), 1, window=2, spare_bytes=1)
     loss = {"lose-data": 1, "lose-credit": 1, "lose-control": 1, "lose-reply": 1}
-    copies = {"repeat-data": 1, "repeat-credit": 1, "repeat-control": 1, "repeat-reply": 1}
+    copies = {"duplicate-data": 1, "duplicate-credit": 1, "duplicate-control": 1, "duplicate-reply": 1}
     narrow = bounded(chain(1), 2, slots={"s0": 1})
     shared = bounded(chain(1), 2, tenants=2, tenant_bytes=1, spare_bytes=1, window=2)
     own = bounded(chain(1), 2, request_bytes=2, window=3, spare_bytes=3)
@@ -104,7 +104,7 @@ def _entries() -> tuple[Entry, ...]:
             Scenario(
                 ahead,
                 chunks=4,
-                faults={"reorder-data": 1, "reorder-credit": 1, "repeat-credit": 1, "lose-data": 1},
+                faults={"reorder-data": 1, "reorder-credit": 1, "duplicate-credit": 1, "lose-data": 1},
             ),
         ),
         small(
@@ -115,7 +115,7 @@ def _entries() -> tuple[Entry, ...]:
         small(
             "pair",
             "two stages, a lost and a repeated chunk, and a cancel",
-            Scenario(pair, faults={"cancel": 1, "lose-data": 1, "repeat-data": 1}),
+            Scenario(pair, faults={"cancel": 1, "lose-data": 1, "duplicate-data": 1}),
         ),
         small(
             "room-downstream",
@@ -130,23 +130,23 @@ def _entries() -> tuple[Entry, ...]:
         small(
             "deadline",
             "the deadline passes at any moment, while starts and stops are lost",
-            Scenario(pair, faults={"expire": 1, "lose-control": 1}),
+            Scenario(pair, faults={"deadline": 1, "lose-control": 1}),
         ),
         small(
             "lost-branch",
             "a stage silently forgets a request, and only the deadline helps",
-            Scenario(pair, faults={"mute": 1}),
+            Scenario(pair, faults={"lost-branch": 1}),
         ),
         small("crash", "the worker under two requests dies", Scenario(two, chunks=1, faults={"kill": 1})),
         small(
             "crash-copies",
             "data of the first attempt arrives in the second",
-            Scenario(pair, faults={"kill": 1, "repeat-data": 1}),
+            Scenario(pair, faults={"kill": 1, "duplicate-data": 1}),
         ),
         small(
             "crash-credit",
             "credit of the first attempt arrives in the second",
-            Scenario(pair, faults={"kill": 1, "repeat-credit": 1}),
+            Scenario(pair, faults={"kill": 1, "duplicate-credit": 1}),
         ),
         small(
             "crash-reordered",
@@ -156,12 +156,12 @@ def _entries() -> tuple[Entry, ...]:
         small(
             "crash-stop",
             "starts and stops of the first attempt arrive in the second",
-            Scenario(pair, chunks=1, faults={"kill": 1, "repeat-control": 1}),
+            Scenario(pair, chunks=1, faults={"kill": 1, "duplicate-control": 1}),
         ),
         small(
             "crash-answer",
             "the answer to a stop of the first attempt arrives in the second",
-            Scenario(replace(one, attempts=3), faults={"kill": 2, "repeat-reply": 1}),
+            Scenario(replace(one, attempts=3), faults={"kill": 2, "duplicate-reply": 1}),
         ),
         small(
             "crash-cancel",
@@ -176,13 +176,13 @@ def _entries() -> tuple[Entry, ...]:
         small(
             "retry",
             "three attempts are allowed, and two workers die",
-            Scenario(replace(one, attempts=3), faults={"kill": 2, "repeat-data": 1}),
+            Scenario(replace(one, attempts=3), faults={"kill": 2, "duplicate-data": 1}),
         ),
         small("last-attempt", "no second attempt is allowed", Scenario(replace(pair, attempts=1), faults={"kill": 1})),
         small(
             "not-replayable",
             "a second attempt would make other chunks than the client has",
-            Scenario(replace(one, replayable=False), faults={"kill": 1, "repeat-data": 1}),
+            Scenario(replace(one, replayable=False), faults={"kill": 1, "duplicate-data": 1}),
         ),
         small("upgrade", "the model is replaced under a request", Scenario(one, faults={"upgrade": 1})),
         small(
@@ -236,7 +236,7 @@ def _entries() -> tuple[Entry, ...]:
         small(
             "join-lost-branch",
             "one branch of a join dies without a word",
-            Scenario(bounded(joined(), 1), faults={"mute": 1}),
+            Scenario(bounded(joined(), 1), faults={"lost-branch": 1}),
         ),
         small(
             "join-slots",
@@ -246,7 +246,7 @@ def _entries() -> tuple[Entry, ...]:
         small(
             "split-copies",
             "two outputs, and credit that arrives twice",
-            Scenario(bounded(split(), 1), chunks=1, faults={"repeat-credit": 1}),
+            Scenario(bounded(split(), 1), chunks=1, faults={"duplicate-credit": 1}),
         ),
         small(
             "split-crash",
@@ -282,7 +282,7 @@ def _entries() -> tuple[Entry, ...]:
         small(
             "family-lost",
             "a parent or its child is silently forgotten",
-            Scenario(two, chunks=1, parents=(-1, 0), faults={"mute": 1}),
+            Scenario(two, chunks=1, parents=(-1, 0), faults={"lost-branch": 1}),
         ),
         small(
             "reconnect",
@@ -308,7 +308,7 @@ def _entries() -> tuple[Entry, ...]:
         medium(
             "everything-once",
             "two requests, a cancel, a death and a repeated chunk",
-            Scenario(two, faults={"cancel": 1, "kill": 1, "repeat-data": 1}),
+            Scenario(two, faults={"cancel": 1, "kill": 1, "duplicate-data": 1}),
         ),
         medium(
             "two-joins",

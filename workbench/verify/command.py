@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from workbench.control.ranges import within
@@ -11,11 +11,16 @@ from workbench.twin import Edit
 from workbench.verify import catalog, mutants
 from workbench.verify.explorer import explore
 from workbench.verify.outcome import Exploration
+from workbench.verify.scenario import Scenario
 from workbench.verify.search import MAX_STATES
 from workbench.verify.story import tell
 
 Answer = tuple[int, str, dict[str, Any]]
 Say = Callable[[str], None]
+
+# Size of a world that is not in the catalog, and states that are searched before it is worth compiling.
+OWN = "own"
+FEW_STATES = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,10 @@ class Order:
         States at which a search gives up.
     interpreted : bool
         Whether larger worlds are not compiled either.
+    world : Scenario or None
+        A world of one's own instead of those of the catalog.
+    faults : mapping of str to int or None
+        Budgets in the place of those of the scenarios.
     """
 
     scenarios: Sequence[str] = ()
@@ -41,6 +50,8 @@ class Order:
     edits: Sequence[tuple[str, str, str]] = ()
     limit: int = 10_000_000
     interpreted: bool = False
+    world: Scenario | None = None
+    faults: Mapping[str, int] | None = None
 
 
 def run(order: Order, say: Say) -> Answer:
@@ -50,7 +61,12 @@ def run(order: Order, say: Say) -> Answer:
     edits = (*(changed.edits if changed else ()), *(mutants.edit(*words) for words in order.edits))
     names = order.scenarios or ((changed.scenario,) if changed else [entry.name for entry in catalog.of_size("small")])
     entries = [catalog.named(name) for name in names]
-    lines = [f"{'scenario':<18}{'states':>12}{'transitions':>13}{'depth':>7}{'states/s':>11}  verdict"]
+    if order.world:
+        entries = [catalog.Entry("own", "a world of your own", OWN, order.world)]
+    if order.faults is not None:
+        entries = [replace(e, size=OWN, scenario=replace(e.scenario, faults=order.faults)) for e in entries]
+    wide = max(16, *(len(entry.name) for entry in entries)) + 2
+    lines = [f"{'scenario':<{wide}}{'states':>12}{'transitions':>13}{'depth':>7}{'states/s':>11}  verdict"]
     rows, stories = [], []
     for number, entry in enumerate(entries, start=1):
         if len(entries) > 1:
@@ -59,7 +75,7 @@ def run(order: Order, say: Say) -> Answer:
         rate = round(found.states / found.seconds) if found.seconds > 0 else 0
         verdict = f"violated: {mutants.property_name(found)}, {len(found.trace)} steps" if found.kind else found.verdict
         lines.append(
-            f"{entry.name:<18}{found.states:>12,}{found.transitions:>13,}{found.depth:>7}{rate:>11,}  {verdict}"
+            f"{entry.name:<{wide}}{found.states:>12,}{found.transitions:>13,}{found.depth:>7}{rate:>11,}  {verdict}"
         )
         told = tell(entry.scenario, found.trace, found.kind, found.code, edits=edits) if found.kind else ""
         if told:
@@ -78,6 +94,11 @@ def run(order: Order, say: Say) -> Answer:
 def _explore(entry: catalog.Entry, edits: tuple[Edit, ...], order: Order, say: Say) -> Exploration:
     """Small worlds interpreted, since compiling takes longer than searching them; larger ones compiled."""
     g, m = entry.scenario.vectors()
+    if entry.size == OWN:
+        few = min(order.limit, FEW_STATES)
+        found = explore(mutants.WORLD, g, m, compiled=False, limit_states=few, edits=edits)
+        if found.verdict != "limit" or order.limit == few:
+            return found
     compiled = entry.size != "small" and not order.interpreted
     if compiled:
         say("compiling the rules, up to a minute unless they are kept from before")
@@ -104,9 +125,9 @@ def _numbers(entry: catalog.Entry, found: Exploration) -> dict[str, Any]:
 def hunt_all() -> Answer:
     """Hunt every mutant; exit code 1 unless each violates the property that it is said to violate."""
     rows = mutants.table()
-    lines = [f"{'mutant':<36}{'scenario':<18}{'violates':<17}{'steps':>6}{'states':>9}"]
+    lines = [f"{'mutant':<36}{'scenario':<22}{'violates':<17}{'steps':>6}{'states':>9}"]
     lines += [
-        f"{row.name:<36}{row.scenario:<18}{row.property or 'NOTHING':<17}{row.steps:>6}{row.states:>9,}" for row in rows
+        f"{row.name:<36}{row.scenario:<22}{row.property or 'NOTHING':<17}{row.steps:>6}{row.states:>9,}" for row in rows
     ]
     found = sum(row.is_expected for row in rows)
     lines.append(f"{found} of {len(rows)} mutants are found by the property that they violate.")

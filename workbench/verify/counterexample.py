@@ -24,7 +24,7 @@ from workbench.verify.scenario import Scenario
 from workbench.verify.story import KINDS, PROPERTIES, Teller, letter, tell
 from workbench.verify.survey import WORLD
 
-ARRIVALS = (wires.DATA, wires.REPEAT_DATA, wires.REORDER_DATA)
+ARRIVALS = (wires.DATA, wires.DUPLICATE_DATA, wires.REORDER_DATA)
 # What the environment does, as the kind of an event row. Faults need no entry.
 _EVENTS = {wires.EXPIRE: "deadline", wires.CANCEL: "cancel", wires.FAIL: "error"}
 
@@ -162,7 +162,7 @@ def _stage(scenario: Scenario, action: int, place: int) -> str:
     plan = scenario.plan
     if action in (*ARRIVALS, wires.LOSE_DATA):
         return plan.carried[place].target
-    if action in (wires.CREDIT, wires.LOSE_CREDIT, wires.REPEAT_CREDIT, wires.REORDER_CREDIT, wires.RESEND):
+    if action in (wires.CREDIT, wires.LOSE_CREDIT, wires.DUPLICATE_CREDIT, wires.REORDER_CREDIT, wires.RESEND):
         return plan.carried[place].source
     if action in (wires.REFRESH, wires.RESIZE):
         return plan.carried[place].target

@@ -57,6 +57,10 @@ from workbench.verify.wires import (
     DATA,
     DATA_ROOM,
     DETECT,
+    DUPLICATE_CONTROL,
+    DUPLICATE_CREDIT,
+    DUPLICATE_DATA,
+    DUPLICATE_REPLY,
     EXPIRE,
     FAIL,
     FINISH,
@@ -66,16 +70,12 @@ from workbench.verify.wires import (
     LOSE_CREDIT,
     LOSE_DATA,
     LOSE_REPLY,
-    MUTE,
+    LOST_BRANCH,
     NOTICE_ARRIVES,
     RECONNECT,
     REFRESH,
     REORDER_CREDIT,
     REORDER_DATA,
-    REPEAT_CONTROL,
-    REPEAT_CREDIT,
-    REPEAT_DATA,
-    REPEAT_REPLY,
     REPLY,
     RESEND,
     RESERVE,
@@ -258,9 +258,9 @@ def harm(g: Vector, m: Vector, acts: Vector, n: int, action: int, r: int) -> int
     for v in range(g[STAGES]):
         if (
             (action == LOSE_CONTROL and m[control_wire(g, r, v)] != 0)
-            or (action == REPEAT_CONTROL and m[control_wire(g, r, v)] != 0 and up(g, m, v))
-            or (action in (LOSE_REPLY, REPEAT_REPLY) and m[reply_wire(g, r, v)] != 0)
-            or (action == MUTE and m[muted(g, r, v)] == 0 and m[request(g, r) + PHASE] == RUNNING_PHASE)
+            or (action == DUPLICATE_CONTROL and m[control_wire(g, r, v)] != 0 and up(g, m, v))
+            or (action in (LOSE_REPLY, DUPLICATE_REPLY) and m[reply_wire(g, r, v)] != 0)
+            or (action == LOST_BRANCH and m[muted(g, r, v)] == 0 and m[request(g, r) + PHASE] == RUNNING_PHASE)
             or (action == FAIL and m[stage(g, r, v) + RUNNING] == 1)
         ):
             n = push(g, acts, n, action, r, v, 0)
@@ -270,8 +270,8 @@ def harm(g: Vector, m: Vector, acts: Vector, n: int, action: int, r: int) -> int
         if (
             (action == LOSE_DATA and wire > 0)
             or (action == LOSE_CREDIT and back > 0)
-            or (action == REPEAT_DATA and wire > 0 and far)
-            or (action == REPEAT_CREDIT and back > 0 and near)
+            or (action == DUPLICATE_DATA and wire > 0 and far)
+            or (action == DUPLICATE_CREDIT and back > 0 and near)
             or (action == REORDER_DATA and wire > 1 and far)
             or (action == REORDER_CREDIT and back > 1 and near)
         ):

@@ -8,31 +8,72 @@ from dataclasses import dataclass, field, replace
 
 from workbench.control.layout import EDGES, REQUESTS, STAGES, WINDOW, EdgePlan, Plan, edge_row
 from workbench.control.ranges import within
+from workbench.control.skew import edge_skews
 from workbench.errors import UsageError
-from workbench.graph import CLIENT, Edge, Stage, StageGraph
+from workbench.graph import CLIENT, Edge, Stage, StageGraph, preset, presets
 from workbench.verify import wires
+from workbench.workload.fault_plan import FaultPlan
+from workbench.workload.fault_table import explorer_budgets
 
 # What the environment may do in a scenario: name -> action. Each needs a budget to happen.
 FAULTS: dict[str, int] = {
-    "expire": wires.EXPIRE,
+    "deadline": wires.EXPIRE,
     "cancel": wires.CANCEL,
     "lose-data": wires.LOSE_DATA,
     "lose-credit": wires.LOSE_CREDIT,
     "lose-control": wires.LOSE_CONTROL,
     "lose-reply": wires.LOSE_REPLY,
-    "repeat-data": wires.REPEAT_DATA,
-    "repeat-credit": wires.REPEAT_CREDIT,
-    "repeat-control": wires.REPEAT_CONTROL,
-    "repeat-reply": wires.REPEAT_REPLY,
+    "duplicate-data": wires.DUPLICATE_DATA,
+    "duplicate-credit": wires.DUPLICATE_CREDIT,
+    "duplicate-control": wires.DUPLICATE_CONTROL,
+    "duplicate-reply": wires.DUPLICATE_REPLY,
     "reorder-data": wires.REORDER_DATA,
     "reorder-credit": wires.REORDER_CREDIT,
     "kill": wires.KILL,
     "upgrade": wires.UPGRADE,
-    "mute": wires.MUTE,
+    "lost-branch": wires.LOST_BRANCH,
     "fail": wires.FAIL,
     "reconnect": wires.RECONNECT,
     "resize": wires.RESIZE,
 }
+
+
+# What one fault of a plan becomes in a world without time; kinds that are missing cost nothing there.
+_WORTH: dict[str, tuple[str, ...]] = {
+    "kill": ("kill",),
+    "lose data": ("lose-data",),
+    "lose ack": ("lose-credit",),
+    "lose credit": ("lose-credit",),
+    "lose control": ("lose-control", "lose-reply"),
+    "lose any": ("lose-data", "lose-credit", "lose-control", "lose-reply"),
+    "duplicate data": ("duplicate-data",),
+    "duplicate ack": ("duplicate-credit",),
+    "duplicate credit": ("duplicate-credit",),
+    "duplicate control": ("duplicate-control", "duplicate-reply"),
+    "duplicate any": ("duplicate-data", "duplicate-credit", "duplicate-control", "duplicate-reply"),
+    "reorder data": ("reorder-data",),
+    "reorder ack": ("reorder-credit",),
+    "reorder credit": ("reorder-credit",),
+    "reorder any": ("reorder-data", "reorder-credit"),
+    "partition": ("lose-data", "lose-credit", "lose-control", "lose-reply"),
+    "lost_branch": ("lost-branch",),
+    "cancel": ("cancel",),
+    "deadline": ("deadline",),
+    "reconnect": ("reconnect",),
+}
+
+
+def budgets(plan: FaultPlan, most: int = 1) -> dict[str, int]:
+    """Budgets of a scenario that stand for a fault plan; each at most `most`, since states multiply with them.
+
+    Places, selectors and times of the plan are dropped: the explorer tries all of them. An ack is a credit message
+    here. A partition becomes a loss of each kind of message, since one that loses nothing is only a delay.
+    """
+    found: dict[str, int] = {}
+    for name, count in explorer_budgets(plan).items():
+        for fault in _WORTH.get(name, ()):
+            found[fault] = min(found.get(fault, 0) + count, most)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +202,56 @@ def whole() -> StageGraph:
     graph = chain(2)
     edges = tuple(replace(edge, kind="whole") if edge.source == "s0" else edge for edge in graph.edges)
     return replace(graph, name="whole", title="two stages, the second waits for the whole payload", edges=edges)
+
+
+def graph_named(name: str) -> StageGraph:
+    """A small graph by name: ``chain-N``, ``fork-join``, ``join``, ``split``, ``whole``, or a preset.
+
+    Raises
+    ------
+    UsageError
+        No such graph.
+    """
+    small = {"fork-join": fork_join, "join": joined, "split": split, "whole": whole}
+    if name in small:
+        return small[name]()
+    kind, _, length = name.partition("-")
+    if kind == "chain" and length.isdecimal():
+        return chain(within(int(length), 1, 8, "stages of a chain"))
+    if name in presets():
+        return preset(name)
+    raise UsageError(f"a graph among {['chain-N', *small, *presets()]}", repr(name))
+
+
+def own_world(
+    graph: StageGraph,
+    *,
+    requests: int = 1,
+    chunks: int = 2,
+    window: int = 1,
+    spare: int = 0,
+    coarse: bool = False,
+    faults: Mapping[str, int] | None = None,
+) -> Scenario:
+    """A world on any graph: floors and windows cover the skew of its branches, and `spare` chunks of room remain.
+
+    Parameters
+    ----------
+    graph : StageGraph
+        Any graph whose stages join all their inputs.
+    requests, chunks, window, spare : int, keyword-only
+        Requests at once, chunks of a stream, least window of an edge, room beyond the floors, in chunks of one byte.
+    coarse, faults : keyword-only
+        As in `Scenario`.
+    """
+    skews = edge_skews(graph, chunks)
+    edges = {}
+    for edge in graph.edges:
+        if edge.source != CLIENT:
+            floor = skews[edge.name] + 1
+            edges[edge.name] = EdgePlan(1, floor, max(window, floor), max(window, floor))
+    total = requests * sum(bounds.floor_chunks for bounds in edges.values()) + spare
+    return Scenario(Plan(graph, requests, edges=edges, total_bytes=total), chunks, faults or {}, coarse=coarse)
 
 
 def bounded(

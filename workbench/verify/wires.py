@@ -49,15 +49,15 @@ from workbench.twin import Vector, rule
     LOSE_CREDIT,
     LOSE_CONTROL,
     LOSE_REPLY,
-    REPEAT_DATA,
-    REPEAT_CREDIT,
-    REPEAT_CONTROL,
-    REPEAT_REPLY,
+    DUPLICATE_DATA,
+    DUPLICATE_CREDIT,
+    DUPLICATE_CONTROL,
+    DUPLICATE_REPLY,
     REORDER_DATA,
     REORDER_CREDIT,
     KILL,
     UPGRADE,  # kill, and the successor runs another model revision
-    MUTE,  # a stage silently forgets to work on one request: a lost branch
+    LOST_BRANCH,  # a stage silently forgets to work on one request: a lost branch
     FAIL,  # a launch ends in an error
     RECONNECT,  # the client's connection breaks and is made again
     RESIZE,  # the credit protocol changes the window of a stream

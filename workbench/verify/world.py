@@ -69,6 +69,10 @@ from workbench.verify.wires import (
     DATA,
     DATA_ROOM,
     DETECT,
+    DUPLICATE_CONTROL,
+    DUPLICATE_CREDIT,
+    DUPLICATE_DATA,
+    DUPLICATE_REPLY,
     EXPIRE,
     FAIL,
     FINISH,
@@ -79,16 +83,12 @@ from workbench.verify.wires import (
     LOSE_CREDIT,
     LOSE_DATA,
     LOSE_REPLY,
-    MUTE,
+    LOST_BRANCH,
     NOTICE_ARRIVES,
     RECONNECT,
     REFRESH,
     REORDER_CREDIT,
     REORDER_DATA,
-    REPEAT_CONTROL,
-    REPEAT_CREDIT,
-    REPEAT_DATA,
-    REPEAT_REPLY,
     REPLY,
     RESEND,
     RESERVE,
@@ -192,7 +192,7 @@ def apply(g: Vector, m: Vector, which: int, out: Vector) -> int:
         if m[dead(g, place)] == 1 and spared(g, m, place) != unhurt:
             return COLLATERAL
         m[dead(g, place)] = 0
-    elif action == MUTE:
+    elif action == LOST_BRANCH:
         m[muted(g, r, place)] = 1
     elif action == RESIZE:
         at = receiver(g, r, place)
@@ -261,10 +261,10 @@ def finish(g: Vector, m: Vector, out: Vector, r: int, v: int, failed: bool) -> N
 @rule
 def message(g: Vector, m: Vector, out: Vector, action: int, r: int, place: int) -> int:
     """Deliver, lose or repeat a message; 0, or the property that the delivery broke."""
-    if action in (CONTROL, LOSE_CONTROL, REPEAT_CONTROL):
+    if action in (CONTROL, LOSE_CONTROL, DUPLICATE_CONTROL):
         wire = control_wire(g, r, place)
         what = m[wire] - 1
-        if action != REPEAT_CONTROL:
+        if action != DUPLICATE_CONTROL:
             m[wire] = 0
         if action != LOSE_CONTROL:
             if what % 2 == 0:
@@ -273,26 +273,26 @@ def message(g: Vector, m: Vector, out: Vector, action: int, r: int, place: int) 
                 machine.on_stop(g, m, out, r, place, what // 2)
                 if m[request(g, r) + OUTCOME] != 0:
                     m[late(g, r, place)] = 2
-    elif action in (REPLY, LOSE_REPLY, REPEAT_REPLY):
+    elif action in (REPLY, LOSE_REPLY, DUPLICATE_REPLY):
         wire = reply_wire(g, r, place)
         what = m[wire] - 1
-        if action != REPEAT_REPLY:
+        if action != DUPLICATE_REPLY:
             m[wire] = 0
         if action != LOSE_REPLY:
             lifecycle.stopped(g, m, out, r, place, what)
-    elif action in (DATA, LOSE_DATA, REPEAT_DATA, REORDER_DATA):
+    elif action in (DATA, LOSE_DATA, DUPLICATE_DATA, REORDER_DATA):
         wire = data_wire(g, r, place)
         i = 1 if action == REORDER_DATA else 0
         what = m[wire + i] - 1
-        if action != REPEAT_DATA:
+        if action != DUPLICATE_DATA:
             remove(m, wire, config(g, DATA_ROOM), i)
         if action != LOSE_DATA:
             return arrive(g, m, out, r, place, what // config(g, CHUNKS), what % config(g, CHUNKS))
-    elif action in (CREDIT, LOSE_CREDIT, REPEAT_CREDIT, REORDER_CREDIT):
+    elif action in (CREDIT, LOSE_CREDIT, DUPLICATE_CREDIT, REORDER_CREDIT):
         wire = credit_wire(g, r, place)
         i = 1 if action == REORDER_CREDIT else 0
         what = m[wire + i] - 1
-        if action != REPEAT_CREDIT:
+        if action != DUPLICATE_CREDIT:
             remove(m, wire, config(g, CREDIT_ROOM), i)
         if action != LOSE_CREDIT:
             limit = what % limit_count(g)

@@ -548,12 +548,14 @@ def test_explore_takes_a_world_of_ones_own(capsys: pytest.CaptureFixture[str], t
     code, data = as_json(capsys, "explore", "--graph", "join", "--requests", "2", "--coarse")
     assert (code, data["holds"]) == (0, True)
     (one,) = data["explorations"]
-    assert one["scenario"] == "own" and one["goals"] > 0
+    assert one["scenario"] == "own"
+    assert one["goals"] > 0
     plain = as_json(capsys, "explore", "cancel")[1]["explorations"][0]["states"]
     file = tmp_path / "plan.toml"
     file.write_text('name = "p"\nseed = 1\nheal_ns = 9\n[[fault]]\nkind = "lose"\nmessage = "data"\nat_ns = 1\n')
     lossy = as_json(capsys, "explore", "cancel", "--faults", str(file), "--fault", "cancel=1")[1]["explorations"][0]
-    assert lossy["verdict"] == "holds" and lossy["states"] > plain
+    assert lossy["verdict"] == "holds"
+    assert lossy["states"] > plain
 
 
 @pytest.mark.parametrize(

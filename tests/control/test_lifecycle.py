@@ -126,7 +126,7 @@ EVENTS: dict[str, Callable[[Machine], object]] = {
     "start": lambda box: box(lifecycle.start, SUBJECT),
     "deliver": lambda box: box(lifecycle.delivered, SUBJECT, get(box, EPOCH)),
     "cancel": lambda box: box(lifecycle.cancel, SUBJECT),
-    "deadline": lambda box: box(lifecycle.expire, SUBJECT),
+    "expire": lambda box: box(lifecycle.expire, SUBJECT),
     "fail": lambda box: box(lifecycle.fail, SUBJECT, get(box, EPOCH)),
     "kill": lambda box: box(lifecycle.lost, 1, box.m[revision_of(box.g, 1)]),
     "upgrade": lambda box: box(lifecycle.lost, 0, 1),
@@ -345,7 +345,7 @@ def outcomes(box: Machine) -> list[int]:
     return [get(box, OUTCOME, r) for r in range(box.g[REQUESTS])]
 
 
-BAD = {"fail": ERROR, "cancel": CANCELLED, "deadline": TIMEOUT}
+BAD = {"fail": ERROR, "cancel": CANCELLED, "expire": TIMEOUT}
 
 
 @pytest.mark.parametrize("event", BAD)
@@ -433,7 +433,7 @@ def test_one_terminal_state_whatever_happens(
     assert g[TENANTS] == plan.tenants
     assert g[EDGES] == edges
     ended: dict[int, int] = {}
-    events = ["submit", "submit", "ask", "deliver", "cancel", "deadline", "fail", "lost", "stopped", "stopped", "work"]
+    events = ["submit", "submit", "ask", "deliver", "cancel", "expire", "fail", "lost", "stopped", "stopped", "work"]
     for _ in range(data.draw(st.integers(1, 40))):
         event, r = data.draw(st.sampled_from(events)), data.draw(st.integers(0, count - 1))
         v, epoch = data.draw(st.integers(0, 3)), get(box, EPOCH, r)
@@ -443,7 +443,7 @@ def test_one_terminal_state_whatever_happens(
             box(lifecycle.ask_again, r, -1, -1)
         elif event == "deliver" and get(box, DELIVERED, r) == 0:
             box(lifecycle.delivered, r, epoch)
-        elif event in ("cancel", "deadline"):
+        elif event in ("cancel", "expire"):
             box(getattr(lifecycle, event), r)
         elif event == "fail":
             box(lifecycle.fail, r, epoch)

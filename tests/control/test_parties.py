@@ -253,4 +253,4 @@ def test_the_client_and_the_wires_are_beyond_the_controller() -> None:
         if hasattr(lifecycle, name):
             events[name] += 1
             assert {ownership.of(at) for at, _, _, _ in touched} <= {CONTROLLER}
-    assert {"submit", "lost", "stopped", "cancel", "deadline", "told", "start"} <= set(events)
+    assert {"submit", "lost", "stopped", "cancel", "expire", "told", "start"} <= set(events)

@@ -170,7 +170,7 @@ def test_duplicate_reply(edits: Edits) -> None:
 def test_late_reply(edits: Edits) -> None:
     """A stage's word that it stopped an epoch says nothing about the next one: exactly once."""
     late = 0
-    for run in strikes(pair(kill=1, repeat_reply=1), "kill", runs=2, edits=edits):
+    for run in strikes(pair(kill=1, duplicate_reply=1), "kill", runs=2, edits=edits):
         if not run.until(lambda run: bool(run.possible(wires.DUPLICATE_REPLY)) and run.get(THEN) == AGAIN):
             continue
         code = run.possible(wires.DUPLICATE_REPLY)[0]
@@ -328,7 +328,7 @@ def test_task_error(edits: Edits) -> None:
 def test_lost_branch(edits: Edits) -> None:
     """A stage that silently forgets a request: its deadline, armed on submission, ends it, never a hang."""
     timeouts = 0
-    for run in strikes(join(mute=1), "lost-branch", runs=2, edits=edits):
+    for run in strikes(join(lost_branch=1), "lost-branch", runs=2, edits=edits):
         run.settle()
         outcome = run.get(OUTCOME)
         assert outcome in (OK, TIMEOUT)
@@ -362,7 +362,7 @@ def test_cancel(edits: Edits) -> None:
 def test_deadline(edits: Edits) -> None:
     """A deadline races with the work and its end: one terminal state, a prefix, all released."""
     outcomes = []
-    for scenario in (pair(2, expire=2), join(expire=1)):
+    for scenario in (pair(2, deadline=2), join(deadline=1)):
         for run in strikes(scenario, "deadline", runs=2, edits=edits):
             run.settle(storm=0.05)
             for r in range(run.g[REQUESTS]):
@@ -375,7 +375,7 @@ def test_deadline(edits: Edits) -> None:
 def test_cancel_and_deadline(edits: Edits) -> None:
     """A cancel, a deadline and a death at once: whichever is first writes the only terminal state."""
     seen = set()
-    for run in strikes(pair(cancel=1, expire=1, kill=1), "cancel", "deadline", runs=4, edits=edits):
+    for run in strikes(pair(cancel=1, deadline=1, kill=1), "cancel", "deadline", runs=4, edits=edits):
         run.settle(storm=0.3)
         run.ended(0, run.get(OUTCOME))
         seen.add(run.get(OUTCOME))

@@ -87,7 +87,7 @@ def budgets(run: Run) -> range:
     return range(at, at + wires.FAULTS)
 
 
-SMALL = settings(max_examples=6, stateful_step_count=12)
+SMALL = settings(max_examples=12, stateful_step_count=12)
 
 
 def test_large_worlds_keep_the_laws_and_end() -> None:

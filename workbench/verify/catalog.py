@@ -46,11 +46,11 @@ def _narrow_right() -> Scenario:
     return Scenario(replace(plan, edges={**plan.edges, "source>right": narrow}))
 
 
-def _uneven() -> Scenario:
-    """A fork that keeps a floor of two chunks on its first edge, and no room beyond the floors."""
+def _uneven(edge: str, *, coarse: bool = False) -> Scenario:
+    """A fork that keeps a floor of two chunks on one edge, and no room beyond the floors."""
     plan = bounded(split(), 1, window=3, spare_bytes=1)
-    deep = replace(plan.edges["source>left"], floor_chunks=2)
-    return Scenario(replace(plan, edges={**plan.edges, "source>left": deep}))
+    deep = replace(plan.edges[edge], floor_chunks=2)
+    return Scenario(replace(plan, edges={**plan.edges, edge: deep}), coarse=coarse)
 
 
 def _exact() -> Scenario:
@@ -66,6 +66,20 @@ def _one_edge() -> Scenario:
     return Scenario(replace(plan, edges={"s0>client": replace(plan.edges["s0>client"], max_bytes=1)}))
 
 
+def _far_ahead() -> Scenario:
+    """A window of three chunks, and every bound has room for exactly that."""
+    plan = bounded(chain(1), 1, window=3, total_bytes=3, tenant_bytes=3, request_bytes=3)
+    return Scenario(replace(plan, edges={"s0>client": replace(plan.edges["s0>client"], max_bytes=3)}), chunks=4)
+
+
+def _by_bytes() -> Scenario:
+    """Two stages whose windows are bounded by bytes: two chunks where three would do, and less than one chunk."""
+    plan = bounded(chain(2), 1, window=3, chunk_bytes=2, spare_bytes=8)
+    edges = {"s0>s1": replace(plan.edges["s0>s1"], window_bytes=4)}
+    edges["s1>client"] = replace(plan.edges["s1>client"], window_bytes=1)
+    return Scenario(replace(plan, edges=edges), chunks=4)
+
+
 def _entries() -> tuple[Entry, ...]:
     """All worlds, the small ones first."""
     one, two, pair = bounded(chain(1), 1), bounded(chain(1), 2), bounded(chain(2), 1)
@@ -76,6 +90,7 @@ def _entries() -> tuple[Entry, ...]:
     shared = bounded(chain(1), 2, tenants=2, tenant_bytes=1, spare_bytes=1, window=2)
     own = bounded(chain(1), 2, request_bytes=2, window=3, spare_bytes=3)
     short = bounded(chain(1), 2, window=2, chunk_bytes=2, spare_bytes=1)
+    crowded = bounded(chain(1), 3, total_bytes=2, waiting=1)
     crowd = bounded(chain(1), 3, slots={"s0": 1}, waiting=1)
 
     def small(name: str, why: str, scenario: Scenario) -> Entry:
@@ -184,6 +199,16 @@ def _entries() -> tuple[Entry, ...]:
             "a second attempt would make other chunks than the client has",
             Scenario(replace(one, replayable=False), faults={"kill": 1, "duplicate-data": 1}),
         ),
+        small(
+            "retry-upgrade",
+            "a second attempt runs when the model is replaced, and the client has chunks of the first",
+            Scenario(replace(one, attempts=3), faults={"kill": 1, "upgrade": 1}),
+        ),
+        small(
+            "retry-forgotten",
+            "a second attempt is silently forgotten",
+            Scenario(one, chunks=1, faults={"kill": 1, "lost-branch": 1}),
+        ),
         small("upgrade", "the model is replaced under a request", Scenario(one, faults={"upgrade": 1})),
         small(
             "upgrade-pair",
@@ -224,9 +249,30 @@ def _entries() -> tuple[Entry, ...]:
         small(
             "uneven-floors",
             "a fork with room on one edge that must not be lent to the other",
-            _uneven(),
+            _uneven("source>left"),
+        ),
+        small(
+            "uneven-floors-right",
+            "the same the other way round: the last edge looked at needs nothing, the first does",
+            _uneven("source>right", coarse=True),
         ),
         small("short-last", "the last chunk is smaller than what was reserved", Scenario(short, short_last=True)),
+        small(
+            "short-last-crash",
+            "a worker dies after a short last chunk, and the next attempt begins with a clean account",
+            Scenario(bounded(chain(1), 1, window=2, chunk_bytes=2, spare_bytes=1), short_last=True, faults={"kill": 1}),
+        ),
+        small(
+            "short-last-split",
+            "a short last chunk on both edges of a fork",
+            Scenario(bounded(split(), 1, chunk_bytes=2), short_last=True, coarse=True),
+        ),
+        small("byte-windows", "windows that bound bytes before they bound chunks", _by_bytes()),
+        small(
+            "far-ahead",
+            "a stage runs three chunks ahead, two of them beyond its floor",
+            _far_ahead(),
+        ),
         small("join", "two branches and their join", Scenario(bounded(joined(), 1))),
         small(
             "join-ahead",
@@ -285,6 +331,21 @@ def _entries() -> tuple[Entry, ...]:
             Scenario(two, chunks=1, parents=(-1, 0), faults={"lost-branch": 1}),
         ),
         small(
+            "family-crash",
+            "the worker under a parent and its child dies",
+            Scenario(two, chunks=1, parents=(-1, 0), faults={"kill": 1}),
+        ),
+        small(
+            "family-queue",
+            "a family and a stranger, room for two, and one may wait",
+            Scenario(crowded, chunks=1, parents=(-1, 0, -1), faults={"cancel": 1}, coarse=True),
+        ),
+        small(
+            "family-slots",
+            "a family and a stranger, and state slots for two of the three",
+            Scenario(bounded(chain(1), 3, slots={"s0": 2}), chunks=1, parents=(-1, 0, -1), coarse=True),
+        ),
+        small(
             "reconnect",
             "the client's connection breaks, and a worker dies",
             Scenario(ahead, chunks=3, faults={"reconnect": 1, "kill": 1, "reorder-data": 1}),
@@ -304,6 +365,11 @@ def _entries() -> tuple[Entry, ...]:
             "family-of-three",
             "a parent and two children",
             Scenario(bounded(chain(1), 3), chunks=1, parents=(-1, 0, 0), faults={"fail": 1}, coarse=True),
+        ),
+        medium(
+            "family-crash-late",
+            "a worker dies when one child of two has succeeded",
+            Scenario(bounded(chain(1), 3), chunks=1, parents=(-1, 0, 0), faults={"kill": 1}, coarse=True),
         ),
         medium(
             "everything-once",

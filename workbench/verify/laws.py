@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from workbench.control import machine
 from workbench.control.layout import (
     ADVERTISED,
+    ADVERTISED_BYTES,
+    ARMED,
     ATTEMPTS,
     CHILDREN,
     CHUNK_BYTES,
@@ -18,6 +21,7 @@ from workbench.control.layout import (
     HOLDS_SLOT,
     LAST,
     LIMIT,
+    LIMIT_BYTES,
     NOTICE,
     OUTCOME,
     OWNER,
@@ -56,6 +60,9 @@ from workbench.control.layout import (
     WAITING,
     WAITING_MAX,
     WIDTH,
+    WIDTH_BYTES,
+    WINDOW,
+    WINDOW_BYTES,
     account,
     client,
     edge_row,
@@ -83,6 +90,7 @@ from workbench.control.phases import (
 )
 from workbench.twin import Vector, rule
 from workbench.verify.interface import GOAL, UNTIMED
+from workbench.verify.readiness import may_go
 from workbench.verify.wires import CHUNKS, ENDINGS, bytes_of, config, dead, muted, on_device, wires
 
 # Properties; 0 is none broken.
@@ -280,15 +288,21 @@ def ends(g: Vector, m: Vector, r: int, e: int) -> int:
         return LEAK
     if m[own + PHASE] != RUNNING_PHASE or m[at + STATUS] != OPEN or m[at + STAGE_EPOCH] != m[own + EPOCH]:
         return 0
+    row = edge_row(g, e)
+    least = m[near + TAKEN_KNOWN_BYTES] + g[row + CHUNK_BYTES]
     if m[near + SENT] > max(m[near + LIMIT], m[near + TAKEN_KNOWN] + 1):
+        return OVERRUN
+    if m[near + SENT_BYTES] > max(m[near + LIMIT_BYTES], least):
         return OVERRUN
     there = m[client(g, r) + CLIENT_EPOCH] if v == g[STAGES] else m[stage(g, r, v) + STAGE_EPOCH]
     if there != m[at + STAGE_EPOCH] or (v != g[STAGES] and m[stage(g, r, v) + STATUS] != OPEN):
         return 0
     if m[near + TAKEN_KNOWN] > m[far + TAKEN] or m[near + LIMIT] > m[far + ADVERTISED]:
         return OVERRUN
-    window = m[far + ADVERTISED] - m[far + TAKEN]
-    if m[far + WIDTH] < 1 or window < m[far + WIDTH]:
+    window, room = m[far + ADVERTISED] - m[far + TAKEN], m[far + ADVERTISED_BYTES] - m[far + TAKEN_BYTES]
+    if window > g[row + WINDOW] or room > g[row + WINDOW_BYTES]:
+        return OVERRUN
+    if m[far + WIDTH] < 1 or window < m[far + WIDTH] or room < m[far + WIDTH_BYTES]:
         return CONSERVATION
     return 0
 
@@ -302,7 +316,10 @@ def standing(g: Vector, m: Vector, r: int) -> int:
         return BOUND
     if (outcome == 0 and phase == CLOSED_PHASE) or (outcome != 0 and phase not in (DRAINING, CLOSED_PHASE)):
         return TERMINAL
-    if m[wires(g, r) + ENDINGS] != (0 if outcome == 0 else 1):
+    if m[wires(g, r) + ENDINGS] != (0 if outcome == 0 else 2):
+        return TERMINAL
+    # Who waits without a deadline may wait for ever, and no timer outlives its request.
+    if (phase == WAITING_PHASE and m[own + ARMED] == 0) or (outcome != 0 and m[own + ARMED] == 1):
         return TERMINAL
     if phase not in (RUNNING_PHASE, DRAINING) and not brought_in(g, m, r):
         if m[own + REQUEST_USED] != 0:
@@ -350,6 +367,13 @@ def residue(g: Vector, m: Vector, r: int, v: int) -> int:
         return LEAK
     if m[at + RUNNING] != m[on_device(g, r, v)]:
         return UNRECORDED
+    if m[at + STATUS] == OPEN:
+        why = machine.obstacle(g, m, r, v)
+        if why != machine.GO and may_go(g, m, r, v):
+            return PROMPT
+        # A driver may try too early; in a protocol that is right this changes nothing.
+        if why in (machine.NO_SLOT, machine.NO_WINDOW, machine.NO_ROOM) and machine.reserve(g, m, r, v) == machine.GO:
+            return BOUND
     if m[at + RUNNING] == 1:
         if m[at + SLOT] < 0:
             return STATE_MISUSE
@@ -361,6 +385,15 @@ def residue(g: Vector, m: Vector, r: int, v: int) -> int:
         ):
             return STATE_MISUSE
     return 0
+
+
+@rule
+def generations(g: Vector, m: Vector, v: int) -> int:
+    """Generations of the slots of stage `v`, one more for each that is owned: the least once it is lost."""
+    total = 0
+    for i in range(g[stage_row(g, v) + SLOTS]):
+        total += m[slot(g, v, i) + GENERATION] + (1 if m[slot(g, v, i) + OWNER] != 0 else 0)
+    return total
 
 
 @rule

@@ -34,8 +34,11 @@ LIMIT_STATES = 60_000
 MODULES: dict[str, str] = {
     name: f"workbench.{package}.{name}"
     for package, names in (
-        ("control", ("admission", "credit", "effects", "layout", "ledger", "lifecycle", "machine", "objects")),
-        ("verify", ("laws", "options", "symmetry", "wires", "witness", "world")),
+        (
+            "control",
+            ("admission", "credit", "effects", "layout", "ledger", "lifecycle", "machine", "objects", "window"),
+        ),
+        ("verify", ("laws", "options", "readiness", "symmetry", "wires", "witness", "world")),
     )
     for name in names
 }

@@ -264,6 +264,8 @@ def harm(g: Vector, m: Vector, acts: Vector, n: int, action: int, r: int) -> int
             or (action == FAIL and m[stage(g, r, v) + RUNNING] == 1)
         ):
             n = push(g, acts, n, action, r, v, 0)
+            if action == FAIL and config(g, CHUNKS) > 1:
+                n = push(g, acts, n, action, r, v, 1)
     for e in range(g[EDGES]):
         far, near = up(g, m, g[edge_row(g, e) + TO]), up(g, m, g[edge_row(g, e) + FROM])
         wire, back = filled(m, data_wire(g, r, e), data), filled(m, credit_wire(g, r, e), credits)

@@ -83,7 +83,8 @@ class Scenario:
     Attributes
     ----------
     plan : Plan
-        Graph, requests and bounds, as for any machine. Window bytes must be window chunks times chunk bytes.
+        Graph, requests and bounds, as for any machine. Window bytes must be at most window chunks times chunk bytes,
+        and equal to that with the fault *resize*: a credit message on the wire states chunks, and bytes follow.
     chunks : int
         Chunks of each stream.
     faults : mapping of str to int
@@ -113,9 +114,11 @@ class Scenario:
             within(count, 0, 8, f"budget of {name}")
         for edge in self.plan.carried:
             bounds = self.plan.edges.get(edge.name, EdgePlan())
-            if bounds.window_bytes != bounds.window_chunks * bounds.chunk_bytes:
+            at, whole_chunks = f"scenario, edge {edge.name}", bounds.window_chunks * bounds.chunk_bytes
+            within(bounds.window_bytes, 1, whole_chunks, f"{at}, window_bytes")
+            if self.faults.get("resize", 0) and bounds.window_bytes != whole_chunks:
                 raise UsageError(
-                    "window_bytes = window_chunks * chunk_bytes", str(bounds), where=f"scenario, edge {edge.name}"
+                    "window_bytes = window_chunks * chunk_bytes where windows change", str(bounds), where=at
                 )
         if self.short_last and any(self.plan.edges[edge.name].chunk_bytes < 2 for edge in self.plan.carried):
             raise UsageError("chunks of at least 2 bytes", "smaller ones", where="scenario with a short last chunk")

@@ -6,11 +6,59 @@ from collections.abc import Sequence
 
 from workbench.control import effects
 from workbench.control.effects import AT_EPOCH, EFFECT_SIZE, KIND, WHERE, WHO, A
-from workbench.control.phases import STATUSES
+from workbench.control.layout import (
+    ADVERTISED,
+    ARMED,
+    CHUNK_BYTES,
+    EDGE_MAX,
+    EDGES,
+    EPOCH,
+    FLOOR,
+    FLOORED,
+    FROM,
+    LIMIT,
+    NOTICE,
+    OUTCOME,
+    PARENT,
+    PHASE,
+    RECEIVED,
+    REQUEST_MAX,
+    REQUEST_USED,
+    REQUESTS,
+    RESERVED_BYTES,
+    RETURNED_BYTES,
+    SENT,
+    SLOTS,
+    STAGES,
+    STATUS,
+    TAKEN,
+    TAKEN_KNOWN,
+    TENANT_MAX,
+    TENANTS,
+    TOTAL_MAX,
+    TRIMMED_BYTES,
+    USED,
+    WAITING,
+    WAITING_MAX,
+    WIDTH,
+    account,
+    edge_row,
+    edge_used,
+    receiver,
+    request,
+    sender,
+    slots_used,
+    stage,
+    stage_row,
+    tenant_used,
+)
+from workbench.control.phases import NEW, PHASES, STATUSES
+from workbench.control.ranges import MAX_CHUNKS, UNBOUNDED
 from workbench.schema.enums import OUTCOME_STATUS
 from workbench.twin import Edit
 from workbench.verify import laws, wires
 from workbench.verify.explorer import Step, replay
+from workbench.verify.readiness import may_go
 from workbench.verify.scenario import Scenario
 
 # What each property says, as the sentence that a violation contradicts.
@@ -31,7 +79,7 @@ PROPERTIES: dict[int, str] = {
     laws.COMPLETE: "a request succeeds only when the client has every chunk of every output",
     laws.OVERRUN: "a sender never knows of more credit than its consumer gave, and never runs beyond it",
     laws.FAMILY: "a parent and its children succeed together, and none of them outlives a failure",
-    laws.PROMPT: "nothing waits for a timer unless something was lost",
+    laws.PROMPT: "nothing waits for a timer unless something was lost, and no stage for credit or room that is there",
     laws.COLLATERAL: "a dead worker touches only requests that had something there",
 }
 KINDS: dict[str, str] = {
@@ -79,7 +127,7 @@ class Teller:
             return f"{'stop' if what % 2 else 'start'} of {who} (epoch {what // 2})"
 
         sentences = {
-            wires.SUBMIT: lambda: f"client submits {who}",
+            wires.SUBMIT: lambda: f"client submits {who}{self.family(m, r)}",
             wires.ASK_AGAIN: lambda: f"controller looks again at {who}, which waits",
             wires.CONTROL: lambda: f"{stage} receives the {control()}",
             wires.REPLY: lambda: f"controller hears that {stage} has stopped {who}",
@@ -110,11 +158,18 @@ class Teller:
             wires.KILL: lambda: f"FAULT: {stage}'s worker dies",
             wires.UPGRADE: lambda: f"FAULT: {stage}'s worker dies; its successor will run another model revision",
             wires.LOST_BRANCH: lambda: f"FAULT: {stage} silently forgets to work on {who}",
-            wires.FAIL: lambda: f"FAULT: {stage}'s launch for {who} ends in an error",
+            wires.FAIL: lambda: (
+                f"FAULT: {stage}'s launch for {who} {('ends in an error', 'makes too large a chunk')[seq]}"
+            ),
             wires.RECONNECT: lambda: f"FAULT: {who}'s connection to the client breaks and is made again",
             wires.RESIZE: lambda: f"FAULT: the credit protocol changes {who}'s window on {edge}",
         }
         return sentences[action]()
+
+    def family(self, m: Sequence[int], r: int) -> str:
+        """Whose child a request is, for its first sentence."""
+        parent = m[request(self.g, r) + PARENT]
+        return f", a child of {letter(parent - 1)}" if parent else ""
 
     def consequences(self, step: Step) -> list[str]:
         """What the machine did in a step, for those effects that a reader wants to know."""
@@ -145,9 +200,6 @@ class Teller:
 
     def state(self, m: Sequence[int]) -> str:
         """The numbers that explain a state: bytes promised, and each request where it stands."""
-        from workbench.control.layout import EPOCH, OUTCOME, PHASE, REQUESTS, STAGES, STATUS, USED, request, stage
-        from workbench.control.phases import PHASES
-
         g, m = self.g, list(m)
         parts = [f"{m[USED]} bytes promised"]
         for r in range(g[REQUESTS]):
@@ -157,11 +209,67 @@ class Teller:
             parts.append(f"{letter(r)} {PHASES[m[at + PHASE]]}{outcome} in epoch {m[at + EPOCH]} ({stages})")
         return "; ".join(parts)
 
+    def evidence(self, m: Sequence[int], code: int) -> list[str]:
+        """The numbers that a reader compares to see that property `code` does not hold."""
+        m, lines = list(m), []
+        if code in _OF_ENDS:
+            for r in self.known(m):
+                timer = "set" if m[request(self.g, r) + ARMED] else "off"
+                news = ("nothing to tell", "untold", "told")[m[request(self.g, r) + NOTICE]]
+                lines.append(f"{letter(r)}{self.family(m, r)}: deadline timer {timer}, client {news}")
+            if self.g[WAITING_MAX] < MAX_CHUNKS:
+                lines.append(f"{m[WAITING]} wait for admission, {self.g[WAITING_MAX]} may")
+        if code in _OF_SUMS:
+            lines += self.sums(m)
+        if code in _OF_STREAMS:
+            for r in self.known(m):
+                lines += [self.stream(m, r, e) for e in range(self.g[EDGES])]
+        if code == laws.PROMPT:
+            for r in self.known(m):
+                for v in range(self.g[STAGES]):
+                    if may_go(self.g, m, r, v):
+                        lines.append(f"{letter(r)}'s next task at {self.stages[v]} has all that it needs")
+        return lines
+
+    def known(self, m: Sequence[int]) -> list[int]:
+        """Requests that were submitted or hold something."""
+        records = [(r, request(self.g, r)) for r in range(self.g[REQUESTS])]
+        return [r for r, at in records if m[at + PHASE] != NEW or m[at + REQUEST_USED] != 0]
+
+    def sums(self, m: Sequence[int]) -> list[str]:
+        """Sums of the ledger beside their bounds."""
+        g = self.g
+        rows = [("in all", m[USED], g[TOTAL_MAX])]
+        rows += [(f"tenant {t}", m[tenant_used(t)], g[TENANT_MAX]) for t in range(g[TENANTS])]
+        rows += [(letter(r), m[request(g, r) + REQUEST_USED], g[REQUEST_MAX]) for r in self.known(m)]
+        rows += [(name, m[edge_used(g, e)], g[edge_row(g, e) + EDGE_MAX]) for e, name in enumerate(self.edges)]
+        parts = [f"{name} {used}" + (f" of {most}" if most < UNBOUNDED else "") for name, used, most in rows]
+        slots = (f"{self.stages[v]} {m[slots_used(g, v)]} of {g[stage_row(g, v) + SLOTS]}" for v in range(g[STAGES]))
+        return [f"bytes promised: {', '.join(parts)}", f"slots promised: {', '.join(slots)}"]
+
+    def stream(self, m: Sequence[int], r: int, e: int) -> str:
+        """Account, sender and receiver of one stream."""
+        g = self.g
+        at, near, far = account(g, r, e), sender(g, r, e), receiver(g, r, e)
+        floor = g[edge_row(g, e) + FLOOR] * g[edge_row(g, e) + CHUNK_BYTES] * m[at + FLOORED]
+        return (
+            f"{letter(r)} on {self.edges[e]}: {m[at + RESERVED_BYTES]} bytes reserved, "
+            f"{m[at + TRIMMED_BYTES]} trimmed, "
+            f"{m[at + RETURNED_BYTES]} returned, floor {floor}; "
+            f"sender has sent {m[near + SENT]} chunks, knows of {m[near + TAKEN_KNOWN]} taken and "
+            f"limit {m[near + LIMIT]}; receiver has {m[far + RECEIVED]}, took {m[far + TAKEN]}, "
+            f"states limit {m[far + ADVERTISED]}, window {m[far + WIDTH]}"
+        )
+
+
+# Which numbers belong to which property.
+_OF_ENDS = {laws.TERMINAL, laws.CAUSE, laws.FAMILY}
+_OF_SUMS = {laws.BOUND, laws.CONSERVATION, laws.PROMPT}
+_OF_STREAMS = {laws.CONSERVATION, laws.HELD, laws.OVERRUN, laws.ORDER, laws.ROOM, laws.PROMPT}
+
 
 def stage_of(g: list[int], teller: Teller, e: int) -> str:
     """Name of the stage that sends on edge `e`."""
-    from workbench.control.layout import FROM, edge_row
-
     return teller.stages[g[edge_row(g, e) + FROM]]
 
 
@@ -187,5 +295,6 @@ def tell(scenario: Scenario, trace: Sequence[int], kind: str, code: int, *, edit
         lines += [f"       -> {line}" for line in teller.consequences(step)]
     last = steps[-1].after if steps else teller.m0
     lines.append(f"  =  {teller.state(last)}")
+    lines += [f"     {line}" for line in teller.evidence(last, code or laws.TERMINAL)]
     lines.append(f"  X  violated: {PROPERTIES[code] if code else KINDS[kind]}")
     return "\n".join(lines)

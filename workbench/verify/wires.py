@@ -6,7 +6,7 @@ does not know, for the laws to compare.
 
 from __future__ import annotations
 
-from workbench.control.layout import CHUNK_BYTES, EDGES, EXTRA, REQUESTS, STAGES, WINDOW, edge_row
+from workbench.control.layout import CHUNK_BYTES, EDGES, EXTRA, REQUESTS, STAGES, WINDOW, WINDOW_BYTES, edge_row
 from workbench.twin import Vector, rule
 
 # Configuration of the world in `g`, from g[EXTRA] on; the budgets that it began with follow.
@@ -58,7 +58,7 @@ from workbench.twin import Vector, rule
     KILL,
     UPGRADE,  # kill, and the successor runs another model revision
     LOST_BRANCH,  # a stage silently forgets to work on one request: a lost branch
-    FAIL,  # a launch ends in an error
+    FAIL,  # a launch ends in an error; `arg` 1: it has made more than was reserved
     RECONNECT,  # the client's connection breaks and is made again
     RESIZE,  # the credit protocol changes the window of a stream
     ACTIONS,
@@ -205,6 +205,13 @@ def limit_count(g: Vector) -> int:
     for e in range(g[EDGES]):
         top = max(top, g[edge_row(g, e) + WINDOW])
     return config(g, CHUNKS) + top + 1
+
+
+@rule
+def limit_bytes_of(g: Vector, e: int, limit: int) -> int:
+    """Limit in bytes that goes with a limit in chunks, all chunks being of the largest size."""
+    row = edge_row(g, e)
+    return g[row + WINDOW_BYTES] + (limit - g[row + WINDOW]) * g[row + CHUNK_BYTES]
 
 
 @rule

@@ -6,8 +6,19 @@ Launches, commits and ends are judged here, at the moment at which they happen; 
 from __future__ import annotations
 
 from workbench.control.admission import WAIT
-from workbench.control.effects import ADMITTED, COMMITTED, DROPPED, ENDED, LAUNCHED, RECORDED, REFUSED, RELEASED
+from workbench.control.effects import (
+    ADMITTED,
+    COMMITTED,
+    DROPPED,
+    ENDED,
+    LAUNCHED,
+    RECORDED,
+    REFUSED,
+    RELEASED,
+    SEND_NOTICE,
+)
 from workbench.control.layout import (
+    ADVERTISED,
     ATTEMPTS,
     CHUNK_BYTES,
     EDGE_MAX,
@@ -26,8 +37,10 @@ from workbench.control.layout import (
     REQUESTS,
     RESERVED,
     REVISION,
+    RUNNING,
     SLOTS,
     STAGES,
+    TAKEN,
     TENANT,
     TENANT_MAX,
     TO,
@@ -36,6 +49,7 @@ from workbench.control.layout import (
     WAITING,
     WAITING_MAX,
     WHOLE,
+    WIDTH,
     account,
     edge_row,
     edge_used,
@@ -44,6 +58,7 @@ from workbench.control.layout import (
     revision_of,
     slot,
     slots_used,
+    stage,
     stage_row,
     tenant_used,
 )
@@ -62,7 +77,9 @@ from workbench.verify.laws import (
     AFTER_CANCEL,
     CAUSE,
     COMPLETE,
+    FAMILY,
     LATE_LAUNCH,
+    LEAK,
     MIXED,
     ORDER,
     STATE_MISUSE,
@@ -92,8 +109,10 @@ from workbench.verify.wires import (
     commits,
     config,
     late,
+    limit_bytes_of,
     muted,
     on_device,
+    reply_wire,
     wires,
 )
 
@@ -106,6 +125,9 @@ def witness(g: Vector, m: Vector, what: int, r: int, where: int, epoch: int, num
     if what == ADMITTED:
         for v in range(g[STAGES]):
             m[late(g, r, v)] = 0
+        parent = request(g, max(0, m[at + PARENT] - 1))
+        if m[at + PARENT] > 0 and m[parent + EPOCH] == 0 and m[parent + PHASE] in (NEW, WAITING_PHASE):
+            return FAMILY
     elif what == LAUNCHED:
         if m[on_device(g, r, where)] != 0:
             return UNRECORDED
@@ -136,12 +158,21 @@ def witness(g: Vector, m: Vector, what: int, r: int, where: int, epoch: int, num
             return TERMINAL
         m[mine + ENDINGS] = 1
         return verdict(g, m, r, number)
+    elif what == SEND_NOTICE:
+        if m[mine + ENDINGS] == 0 or number != m[at + OUTCOME]:
+            return TERMINAL
+        m[mine + ENDINGS] = 2
     elif (what == REFUSED and number == WAIT and fits(g, m, r, 1)) or (
         what == DROPPED and m[at + PHASE] == RUNNING_PHASE and undisturbed(g, m)
     ):
         return CAUSE
-    elif what == RELEASED and m[slot(g, where, number) + GENERATION] <= second:
-        return STATE_MISUSE
+    elif what == RELEASED:
+        if m[slot(g, where, number) + GENERATION] <= second:
+            return STATE_MISUSE
+        if m[on_device(g, r, where)] != 0:
+            return STATE_MISUSE if m[stage(g, r, where) + RUNNING] == 1 else UNRECORDED
+        if m[reply_wire(g, r, where)] == 1 + epoch:
+            return LEAK
     return 0
 
 
@@ -181,8 +212,11 @@ def verdict(g: Vector, m: Vector, r: int, outcome: int) -> int:
                 return COMPLETE
         return 0
     if outcome == REJECTED:
-        full = m[WAITING] >= g[WAITING_MAX] and not fits(g, m, r, 1)
-        return 0 if m[request(g, r) + EPOCH] == 0 and (full or not fits(g, m, r, 0)) else CAUSE
+        full = m[WAITING] + leaving(g, m, r) >= g[WAITING_MAX] and not fits(g, m, r, 1)
+        newcomer = m[request(g, r) + EPOCH] == 0 and m[request(g, r) + PARENT] == 0
+        return 0 if newcomer and (full or not fits(g, m, r, 0)) else CAUSE
+    if disowned(g, m, r, outcome):
+        return FAMILY
     if related(g, m, r):
         return CAUSE if outcome != TIMEOUT and undisturbed(g, m) else 0
     deaths = spent(g, m, KILL) + spent(g, m, UPGRADE)
@@ -197,6 +231,32 @@ def verdict(g: Vector, m: Vector, r: int, outcome: int) -> int:
     if outcome == ERROR and spent(g, m, FAIL) == 0 and not (deaths > 0 and (other or deaths >= g[ATTEMPTS])):
         return CAUSE
     return 0
+
+
+@rule
+def disowned(g: Vector, m: Vector, r: int, outcome: int) -> bool:
+    """Whether a bad end has not the name that its family gives it.
+
+    A child's makes its parent's an error, and a parent's is a cancel of its children.
+    """
+    parent = m[request(g, r) + PARENT]
+    if parent > 0:
+        return m[wires(g, parent - 1) + ENDINGS] != 0 and outcome != CANCELLED
+    ended = False
+    for child in range(g[REQUESTS]):
+        mine = m[request(g, child) + PARENT] == r + 1 and m[wires(g, child) + ENDINGS] != 0
+        ended = ended or (mine and m[request(g, child) + OUTCOME] != OK)
+    return ended and outcome != ERROR
+
+
+@rule
+def leaving(g: Vector, m: Vector, r: int) -> int:
+    """Number of children of `r` that waited until this step ended `r`, and them with it."""
+    count = 0
+    for child in range(g[REQUESTS]):
+        own = request(g, child)
+        count += 1 if m[own + PARENT] == r + 1 and m[own + OUTCOME] != 0 and m[wires(g, child) + ENDINGS] == 0 else 0
+    return count
 
 
 @rule
@@ -220,8 +280,14 @@ def needless(g: Vector, m: Vector, r: int, action: int) -> bool:
 @rule
 def misstated(g: Vector, e: int, taken: int, taken_bytes: int, limit: int, limit_bytes: int) -> bool:
     """Whether a credit message states other bytes than its chunks have; a short last chunk may show in the limit."""
-    room = limit * g[edge_row(g, e) + CHUNK_BYTES]
+    room = limit_bytes_of(g, e, limit)
     return taken_bytes != bytes_of(g, e, taken) or not room - config(g, SHORT_LAST) <= limit_bytes <= room
+
+
+@rule
+def overstated(m: Vector, at: int, before: int) -> bool:
+    """Whether a takeover raised the limit above what was taken and the window in force; `before` was stated already."""
+    return m[at + ADVERTISED] > max(before, m[at + TAKEN] + m[at + WIDTH])
 
 
 @rule

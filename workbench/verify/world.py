@@ -26,23 +26,32 @@ from workbench.control.effects import (
     D,
 )
 from workbench.control.layout import (
+    ADVERTISED,
     CHUNK_BYTES,
+    CLIENT_EPOCH,
+    CLOSED,
     EDGES,
     FROM,
     IN_AT,
     IN_COUNT,
+    LIMIT,
     OUT_AT,
     OUT_COUNT,
     OUTCOME,
+    PHASE,
     RECEIVED,
     REQUESTS,
+    RUNNING,
     SENT,
     STAGE_EPOCH,
     STAGES,
+    STATUS,
     TAKEN,
+    TAKEN_KNOWN,
     TO,
     WIDTH,
     WINDOW,
+    client,
     edge_row,
     receiver,
     request,
@@ -51,9 +60,27 @@ from workbench.control.layout import (
     stage,
     stage_row,
 )
+from workbench.control.phases import OPEN, RUNNING_PHASE, WAITING_PHASE
 from workbench.twin import Vector, rule
 from workbench.verify.interface import FAULT, PROGRESS, TIMER
-from workbench.verify.laws import COLLATERAL, CONSERVATION, MIXED, ORDER, PROMPT, ROOM, broken, flags, spared
+from workbench.verify.laws import (
+    CAUSE,
+    COLLATERAL,
+    CONSERVATION,
+    HELD,
+    LEAK,
+    MIXED,
+    ORDER,
+    OVERRUN,
+    PROMPT,
+    ROOM,
+    STATE_MISUSE,
+    UNRECORDED,
+    broken,
+    flags,
+    generations,
+    spared,
+)
 from workbench.verify.options import actions
 from workbench.verify.symmetry import canonical
 from workbench.verify.wires import (
@@ -101,6 +128,7 @@ from workbench.verify.wires import (
     arg_of,
     budget,
     bytes_of,
+    commits,
     config,
     control_wire,
     credit_wire,
@@ -109,6 +137,7 @@ from workbench.verify.wires import (
     filled,
     is_final,
     late,
+    limit_bytes_of,
     limit_count,
     muted,
     on_device,
@@ -120,7 +149,7 @@ from workbench.verify.wires import (
     up,
     wires,
 )
-from workbench.verify.witness import misstated, needless, witness
+from workbench.verify.witness import misstated, needless, overstated, witness
 
 __all__ = ["actions", "apply", "broken", "canonical", "flags", "kind"]
 
@@ -147,6 +176,8 @@ def apply(g: Vector, m: Vector, which: int, out: Vector) -> int:
         m[budget(g, action)] -= 1
     if action == SUBMIT:
         lifecycle.submit(g, m, out, r, -1, -1)
+        if m[request(g, r) + PHASE] == WAITING_PHASE:
+            ask_too_early(g, m, out, r)
     elif action == ASK_AGAIN:
         lifecycle.ask_again(g, m, out, r, -1, -1)
     elif action == EXPIRE:
@@ -165,11 +196,14 @@ def apply(g: Vector, m: Vector, which: int, out: Vector) -> int:
     elif action == RESERVE:
         machine.reserve(g, m, r, place)
         if config(g, COARSE) == 1:
-            launch(g, m, out, r, place)
+            broken_by = launch(g, m, out, r, place)
     elif action == LAUNCH:
-        launch(g, m, out, r, place)
+        broken_by = launch(g, m, out, r, place)
     elif action in (FINISH, FAIL):
-        finish(g, m, out, r, place, action == FAIL)
+        wanted = m[request(g, r) + PHASE] == RUNNING_PHASE and m[stage(g, r, place) + STATUS] == OPEN
+        finish(g, m, out, r, place, action == FAIL, seq)
+        if action == FAIL and wanted and m[request(g, r) + OUTCOME] == 0:
+            return CAUSE
     elif action == RESEND:
         machine.resend(g, m, out, r, place, seq, size_of(g, place, seq), is_final(g, seq))
     elif action == REFRESH:
@@ -179,7 +213,10 @@ def apply(g: Vector, m: Vector, which: int, out: Vector) -> int:
     elif action == STOP_AGAIN:
         lifecycle.stop_again(g, m, out, r, place)
     elif action in (KILL, UPGRADE):
+        handles = generations(g, m, place)
         machine.wipe(g, m, place)
+        if generations(g, m, place) < handles:
+            return STATE_MISUSE
         m[dead(g, place)] = 1 if action == KILL else 2
         for other in range(g[REQUESTS]):
             m[on_device(g, other, place)] = 0
@@ -219,6 +256,15 @@ def apply(g: Vector, m: Vector, which: int, out: Vector) -> int:
 
 
 @rule
+def ask_too_early(g: Vector, m: Vector, out: Vector, r: int) -> None:
+    """Ask again at once for a request that was told to wait: a driver may, and nothing may come of it."""
+    seen = out[0]
+    lifecycle.ask_again(g, m, out, r, -1, -1)
+    if m[request(g, r) + PHASE] == WAITING_PHASE:
+        out[0] = seen
+
+
+@rule
 def settle(g: Vector, m: Vector, out: Vector) -> None:
     """Deliver everything that travels at once in a coarse world: credit, starts, and word that a stage has stopped."""
     for r in range(g[REQUESTS]):
@@ -233,29 +279,36 @@ def settle(g: Vector, m: Vector, out: Vector) -> None:
 
 
 @rule
-def launch(g: Vector, m: Vector, out: Vector, r: int, v: int) -> None:
-    """Launch, with the sizes of the chunks at the head of the inboxes."""
+def launch(g: Vector, m: Vector, out: Vector, r: int, v: int) -> int:
+    """Launch, with the sizes of the chunks at the head of the inboxes; 0, or the property that it broke."""
     row = stage_row(g, v)
     # The sizes are handed over where the effect list will not reach.
     sizes = out[len(out) - g[EDGES] :]
+    stated = out[len(out) - 2 * g[EDGES] : len(out) - g[EDGES]]
     for i in range(g[row + IN_COUNT]):
         e = g[g[row + IN_AT] + i]
         sizes[e] = size_of(g, e, m[receiver(g, r, e) + TAKEN])
+        stated[e] = m[receiver(g, r, e) + ADVERTISED]
     machine.launch(g, m, out, r, v, sizes)
+    for i in range(g[row + IN_COUNT]):
+        e = g[g[row + IN_AT] + i]
+        if overstated(m, receiver(g, r, e), stated[e]):
+            return OVERRUN
+    return 0
 
 
 @rule
-def finish(g: Vector, m: Vector, out: Vector, r: int, v: int, failed: bool) -> None:
-    """Finish, with the sizes of the chunks made."""
+def finish(g: Vector, m: Vector, out: Vector, r: int, v: int, failed: bool, oversize: int) -> None:
+    """Finish, with the sizes of the chunks made; a failed one says so, or has made a byte too much (`oversize`)."""
     row = stage_row(g, v)
     sizes = out[len(out) - g[EDGES] :]
     final = 0
     for i in range(g[row + OUT_COUNT]):
         e = g[g[row + OUT_AT] + i]
         seq = m[sender(g, r, e) + SENT]
-        sizes[e] = size_of(g, e, seq)
+        sizes[e] = g[edge_row(g, e) + CHUNK_BYTES] + 1 if failed and oversize == 1 else size_of(g, e, seq)
         final = is_final(g, seq)
-    machine.finish(g, m, out, r, v, sizes, final, 1 if failed else 0)
+    machine.finish(g, m, out, r, v, sizes, final, 1 if failed and oversize == 0 else 0)
 
 
 @rule
@@ -298,8 +351,12 @@ def message(g: Vector, m: Vector, out: Vector, action: int, r: int, place: int) 
             limit = what % limit_count(g)
             taken = what // limit_count(g) % (config(g, CHUNKS) + 1)
             epoch = what // limit_count(g) // (config(g, CHUNKS) + 1)
-            room = g[edge_row(g, place) + CHUNK_BYTES]
-            machine.on_credit(g, m, out, r, place, epoch, taken, bytes_of(g, place, taken), limit, limit * room)
+            size, bound = bytes_of(g, place, taken), limit_bytes_of(g, place, limit)
+            machine.on_credit(g, m, out, r, place, epoch, taken, size, limit, bound)
+            end, at = sender(g, r, place), stage(g, r, g[edge_row(g, place) + FROM])
+            unheard = m[end + TAKEN_KNOWN] < taken or m[end + LIMIT] < limit
+            if m[at + STATUS] == OPEN and m[at + STAGE_EPOCH] == epoch and unheard:
+                return CONSERVATION
     return 0
 
 
@@ -310,16 +367,28 @@ def arrive(g: Vector, m: Vector, out: Vector, r: int, e: int, epoch: int, seq: i
     at = receiver(g, r, e)
     if v == g[STAGES]:
         machine.on_delivery(g, m, out, r, e, epoch, seq, size_of(g, e, seq), is_final(g, seq))
-        return 0
+        listens = m[client(g, r) + CLOSED] == 0 and m[client(g, r) + CLIENT_EPOCH] == epoch
+        return PROMPT if listens and out[0] > 0 and not answered(out) else 0
+    stated = m[at + ADVERTISED]
     machine.on_data(g, m, out, r, e, epoch, seq, size_of(g, e, seq), is_final(g, seq))
     for i in range(out[0]):
         if out[1 + i * EFFECT_SIZE + KIND] == DROPPED:
-            return 0
+            listens = m[stage(g, r, v) + STATUS] == OPEN and m[stage(g, r, v) + STAGE_EPOCH] == epoch
+            return PROMPT if listens and not answered(out) else 0
     if m[stage(g, r, v) + STAGE_EPOCH] != epoch:
         return MIXED
     if m[at + RECEIVED] != seq + 1:
         return ORDER
-    return 0
+    return OVERRUN if overstated(m, at, max(stated, g[edge_row(g, e) + WINDOW])) else 0
+
+
+@rule
+def answered(out: Vector) -> bool:
+    """Whether the step sent credit."""
+    found = False
+    for i in range(out[0]):
+        found = found or out[1 + i * EFFECT_SIZE + KIND] == SEND_CREDIT
+    return found
 
 
 @rule
@@ -333,6 +402,8 @@ def route(g: Vector, m: Vector, out: Vector, first: int) -> int:
         elif what == SEND_STOP:
             m[control_wire(g, r, where)] = 2 + 2 * epoch
         elif what == SEND_STOPPED:
+            if m[on_device(g, r, where)] != 0:
+                return LEAK if m[stage(g, r, where) + RUNNING] == 1 else UNRECORDED
             m[reply_wire(g, r, where)] = 1 + epoch
         elif what == SEND_DATA:
             if out[at + B] != size_of(g, where, out[at + A]) or out[at + C] != is_final(g, out[at + A]):
@@ -345,6 +416,8 @@ def route(g: Vector, m: Vector, out: Vector, first: int) -> int:
         elif what == SEND_CREDIT:
             if misstated(g, where, out[at + A], out[at + B], out[at + C], out[at + D]):
                 return CONSERVATION
+            if g[edge_row(g, where) + TO] == g[STAGES] and out[at + A] > m[commits(g, r, where)]:
+                return HELD
             wire, room = credit_wire(g, r, where), config(g, CREDIT_ROOM)
             n = filled(m, wire, room)
             say = 1 + (epoch * (config(g, CHUNKS) + 1) + out[at + A]) * limit_count(g) + out[at + C]

@@ -140,6 +140,9 @@ WRONG = [
     ({"edges": {"s0>s1": EdgePlan(window_chunks=0)}}, "window_chunks", "1 to", "0"),
     ({"edges": {"s0>s1": EdgePlan(window_bytes=0)}}, "window_bytes", "1 to", "0"),
     ({"edges": {"s0>s1": EdgePlan(max_bytes=-1)}}, "max_bytes", "0 to", "-1"),
+    ({"edges": {"s0>s1": 3}}, "edge s0>s1", "an EdgePlan", "3"),
+    ({"replayable": 2}, "replayable", "true or false", "2"),
+    ({"replayable": None}, "replayable", "true or false", "None"),
     ({"slots": {"s9": 1}}, "plan of graph 'chain-2'", "s0", "s9"),
     ({"slots": {"s0": 0}}, "slots of s0", "1 to", "0"),
 ]
@@ -172,6 +175,13 @@ def test_a_graph_with_too_many_edges_is_refused() -> None:
 def test_a_family_or_tenant_that_cannot_be_is_refused(memory: dict, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Plan(PAIR, len(next(iter(memory.values()))), tenants=2).memory(**memory)
+
+
+@pytest.mark.parametrize("name", ["tenants", "parents"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_tenants_and_parents_are_one_for_each_request(name: str, count: int) -> None:
+    with pytest.raises(UsageError, match=f"{name}: expected one for each of 2 requests, or none"):
+        Plan(PAIR, 2).memory(**{name: (0 if name == "tenants" else -1,) * count})
 
 
 def test_the_largest_sums_of_rules_stay_in_64_bits() -> None:

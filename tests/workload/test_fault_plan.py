@@ -169,6 +169,15 @@ HEAD = 'name = "n"\nseed = 0\nheal_ns = 10\n'
             "fault 0, on.event: expected one",
         ),
         ("p.toml", "#" * (1 << 20) + "\n", "at most 1048576 bytes"),
+        ("p.toml", HEAD + '[[fault]]\nkind = "lose"\nnth = 0x' + "f" * 5_000, "nth: expected an integer"),
+        (
+            "p.toml",
+            HEAD + "[[fault]]\nkind" + ".a" * 3_000 + " = 1",
+            "kind: expected text, found dict too large to show",
+        ),
+        ("p.toml", HEAD + '[[fault]]\nkind = "' + "x" * 100_000 + '"', "kind: expected one of"),
+        ("p.toml", 'name = "' + "x" * 100_000 + '"\nseed = 0\nheal_ns = 1', "name: expected a name"),
+        ("p.toml", 'name = "n"\nseed = 0\nheal_ns = 0\n[[fault]]\nkind = "lose"\nnth = 1', "before which faults act"),
     ],
 )
 def test_a_hostile_file_ends_in_one_clear_error(tmp_path: Path, name: str, text: str, message: str) -> None:
@@ -177,6 +186,7 @@ def test_a_hostile_file_ends_in_one_clear_error(tmp_path: Path, name: str, text:
     with pytest.raises(UsageError, match=re.escape(message)) as caught:
         load(path)
     assert caught.value.where.startswith(str(path))
+    assert len(caught.value.found) <= 200
 
 
 def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
@@ -334,3 +344,22 @@ def test_the_upstream_table_names_kinds_that_exist_and_links_what_it_cites() -> 
     cited = " ".join(row[0] for row in rows)
     for number in (5349, 6352, 5488, 3833, 4957, 4608, 2078):
         assert f"#{number}]" in cited
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"kind": "kill", "stage": 5, "at_ns": 1}, "stage: expected the name of one stage, found 5"),
+        ({"kind": "lose", "edge": ("a", "b"), "nth": 1}, "edge: expected the name of one edge"),
+        ({"kind": "kill", "stage": "a", "on": "start", "nth": 1}, "on: expected a Watch, found 'start'"),
+    ],
+)
+def test_what_is_no_place_is_refused_at_once(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)):
+        Fault(**wrong)
+
+
+@pytest.mark.parametrize("faults", [None, "lose", [Fault("lose", nth=1)], ("lose",)])
+def test_what_is_no_fault_is_refused_at_once(faults: Any) -> None:
+    with pytest.raises(UsageError, match=r"expected a (tuple of faults|Fault), found"):
+        FaultPlan("n", 0, 9, faults)

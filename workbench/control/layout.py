@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from workbench.control.ranges import MAX_CHUNK_BYTES, MAX_CHUNKS, MAX_EDGES, UNBOUNDED, within
+from workbench.control.ranges import MAX_CHUNK_BYTES, MAX_CHUNKS, MAX_EDGES, UNBOUNDED, shown, truth, within
 from workbench.errors import UsageError
 from workbench.graph import CLIENT, Edge, StageGraph
 from workbench.twin import Vector, rule
@@ -286,14 +286,17 @@ class Plan:
         within(self.tenants, 1, self.requests, f"{where}, tenants")
         within(self.attempts, 1, MAX_CHUNKS, f"{where}, attempts")
         within(self.waiting, 0, MAX_CHUNKS, f"{where}, waiting")
+        truth(self.replayable, f"{where}, replayable")
         for name in ("total_bytes", "tenant_bytes", "request_bytes"):
             within(getattr(self, name), 0, UNBOUNDED, f"{where}, {name}")
         names = [edge.name for edge in self.carried]
         within(len(names), 1, MAX_EDGES, f"{where}, edges")
         for name, bounds in self.edges.items():
             if name not in names:
-                raise UsageError(f"edges among {names}", repr(name), where=where)
+                raise UsageError(f"edges among {names}", shown(name), where=where)
             at = f"{where}, edge {name}"
+            if not isinstance(bounds, EdgePlan):
+                raise UsageError("an EdgePlan", shown(bounds), where=at)
             within(bounds.chunk_bytes, 1, MAX_CHUNK_BYTES, f"{at}, chunk_bytes")
             within(bounds.floor_chunks, 0, MAX_CHUNKS, f"{at}, floor_chunks")
             within(bounds.window_chunks, 1, UNBOUNDED, f"{at}, window_chunks")
@@ -310,7 +313,7 @@ class Plan:
                 )
         for name, count in self.slots.items():
             if name not in self.stages:
-                raise UsageError(f"stages among {list(self.stages)}", repr(name), where=where)
+                raise UsageError(f"stages among {list(self.stages)}", shown(name), where=where)
             within(count, 1, MAX_CHUNKS, f"{where}, slots of {name}")
 
     @property
@@ -373,7 +376,15 @@ class Plan:
             Tenant of each request; empty: requests take turns, children as their parent.
         parents : sequence of int
             Parent of each request, -1 for none; empty: none. A parent must stand before its children.
+
+        Raises
+        ------
+        UsageError
+            A tenant or parent that cannot be, or not one for each request.
         """
+        for name, given in (("tenants", tenants), ("parents", parents)):
+            if len(given) not in (0, self.requests):
+                raise UsageError(f"one for each of {self.requests} requests, or none", shown(given), where=name)
         g = self.configuration()
         m = [0] * (g[REQUEST_AT] + self.requests * g[REQUEST_SIZE])
         for r in range(self.requests):

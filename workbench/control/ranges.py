@@ -24,17 +24,41 @@ MAX_BYTES_PER_S = 1 << 40
 UNBOUNDED = 1 << 61
 
 
+# Characters of a value that an error shows.
+SHOWN = 80
+
+
+def shown(value: object) -> str:
+    """`value` as an error shows it: its `repr`, cut to `SHOWN` characters, whatever a file or a caller put there.
+
+    >>> shown("a"), len(shown("a" * 1000)), shown(1 << 99_999)
+    ("'a'", 80, 'int too large to show')
+    """
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # an integer of thousands of digits, a table thousands of levels deep
+        text = f"{type(value).__name__} too large to show"
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
+
+
 def within(value: int, low: int, high: int, where: str) -> int:
     """`value` itself; UsageError unless it is an integer in ``low..high``."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise UsageError(f"an integer from {low} to {high}", repr(value), where=where)
+        raise UsageError(f"an integer from {low} to {high}", shown(value), where=where)
+    return value
+
+
+def truth(value: bool, where: str) -> bool:
+    """`value` itself; UsageError unless it is True or False."""
+    if not isinstance(value, bool):
+        raise UsageError("true or false", shown(value), where=where)
     return value
 
 
 def number(value: float, low: float, high: float, where: str) -> float:
     """`value` itself; UsageError unless it is a number in ``low..high`` (not-a-number is in no range)."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        raise UsageError(f"a number from {low:g} to {high:g}", repr(value), where=where)
+        raise UsageError(f"a number from {low:g} to {high:g}", shown(value), where=where)
     return value
 
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workbench.control.ranges import UNBOUNDED, within
+from workbench.control.ranges import UNBOUNDED, shown, truth, within
 from workbench.errors import UsageError
 
+MAX_BYTES = 1 << 20  # 1,000 rows take about 300 KB
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
@@ -47,15 +48,15 @@ class Column:
             return within(value, self.low, self.high, where)
         if self.kind is tuple:
             if not isinstance(value, list | tuple) or not value:
-                raise UsageError("a list of integers", repr(value), where=where)
+                raise UsageError("a list of integers", shown(value), where=where)
             checked = tuple(within(each, self.low, self.high, where) for each in value)
             if list(checked) != sorted(set(checked)):
-                raise UsageError("integers that ascend", repr(value), where=where)
+                raise UsageError("integers that ascend", shown(value), where=where)
             return checked
-        if not isinstance(value, self.kind):
-            raise UsageError("true or false" if self.kind is bool else "a text", repr(value), where=where)
-        if isinstance(value, str) and (value not in self.choices if self.choices else not value.strip()):
-            raise UsageError(f"one of {list(self.choices)}" if self.choices else "a text", repr(value), where=where)
+        if self.kind is bool:
+            return truth(value, where)
+        if not isinstance(value, str) or (value not in self.choices if self.choices else not value.strip()):
+            raise UsageError(f"one of {list(self.choices)}" if self.choices else "a text", shown(value), where=where)
         return value
 
 
@@ -65,24 +66,30 @@ def read(path: str | Path, columns: Mapping[str, Column]) -> dict[str, dict[str,
     Raises
     ------
     UsageError
-        No such file, no TOML, a name that is not kebab-case, a key that is missing, unknown or out of range.
+        No such file, more than MAX_BYTES, no TOML, a name that is not kebab-case, a key that is missing, unknown or out
+        of range.
     """
     try:
-        data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as err:
-        raise UsageError("a file of rows", err.strerror or str(err), where=str(path)) from err
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as err:
-        raise UsageError("TOML", str(err), where=str(path)) from err
+        with Path(path).open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as err:
+        raise UsageError("a file of rows", getattr(err, "strerror", None) or str(err), where=str(path)) from err
+    if len(raw) > MAX_BYTES:
+        raise UsageError(f"at most {MAX_BYTES} bytes", "more", where=str(path))
+    try:
+        data = tomllib.loads(raw.decode("utf-8"))
+    except (ValueError, RecursionError) as err:
+        raise UsageError("TOML", str(err)[:200], where=str(path)) from err
     rows = {}
     for name, row in data.items():
-        where = f"{path}, row {name!r}"
+        where = f"{path}, row {shown(name)}"
         if not _NAME.fullmatch(name):
-            raise UsageError("a name in kebab-case", repr(name), where=where)
+            raise UsageError("a name in kebab-case", shown(name), where=where)
         if not isinstance(row, dict):
-            raise UsageError("a table", repr(row), where=where)
+            raise UsageError("a table", shown(row), where=where)
         for key in row:
             if key not in columns:
-                raise UsageError(f"keys among {list(columns)}", repr(key), where=where)
+                raise UsageError(f"keys among {list(columns)}", shown(key), where=where)
         for key, column in columns.items():
             if key not in row and not column.optional:
                 raise UsageError(f"key {key!r}", "none", where=where)

@@ -10,6 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from workbench.control.ranges import shown
 from workbench.errors import UsageError
 from workbench.workload.fault_plan import Fault, FaultPlan, Watch
 
@@ -29,12 +30,12 @@ def load(path: str | Path) -> FaultPlan:
     """
     path = Path(path)
     if path.suffix not in (".toml", ".json"):
-        raise UsageError("a .toml or .json file", repr(path.name), where=str(path))
+        raise UsageError("a .toml or .json file", shown(path.name), where=str(path))
     try:
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
-    except OSError as err:
-        raise UsageError("a readable file", err.strerror or type(err).__name__, where=str(path)) from err
+    except (OSError, ValueError) as err:
+        raise UsageError("a readable file", getattr(err, "strerror", None) or str(err), where=str(path)) from err
     if len(raw) > MAX_BYTES:
         raise UsageError(f"at most {MAX_BYTES} bytes", "more", where=str(path))
     kind = path.suffix[1:].upper()
@@ -42,7 +43,7 @@ def load(path: str | Path) -> FaultPlan:
         text = raw.decode("utf-8")
         data = tomllib.loads(text) if kind == "TOML" else json.loads(text, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as err:
-        raise UsageError(kind, str(err), where=str(path)) from err
+        raise UsageError(kind, str(err)[:200], where=str(path)) from err
     return from_mapping(data, where=str(path))
 
 
@@ -60,7 +61,7 @@ def from_mapping(data: Any, *, where: str) -> FaultPlan:
             raise UsageError(f"key {key!r}", "none", where=where)
     rows = data.get("fault", [])
     if not isinstance(rows, list):
-        raise UsageError("fault as a list of tables", repr(rows)[:80], where=where)
+        raise UsageError("fault as a list of tables", shown(rows), where=where)
     faults = [_fault(row, f"{where}, fault {i}") for i, row in enumerate(rows)]
     try:
         return FaultPlan(data["name"], data["seed"], data["heal_ns"], tuple(faults))
@@ -75,7 +76,7 @@ def _fault(row: Any, where: str) -> Fault:
         if key in TEXT:
             _text(value, f"{where}, {key}")
         elif key != "on" and (isinstance(value, bool) or not isinstance(value, int)):
-            raise UsageError(f"{key} as an integer", repr(value)[:80], where=where)
+            raise UsageError(f"{key} as an integer", shown(value), where=where)
         values[KEYS[key].name] = value
     if "kind" not in values:
         raise UsageError("key 'kind'", "none", where=where)
@@ -99,15 +100,15 @@ def _within(err: UsageError, where: str) -> UsageError:
 
 def _text(value: Any, where: str) -> None:
     if not isinstance(value, str):
-        raise UsageError("text", repr(value)[:80], where=where)
+        raise UsageError("text", shown(value), where=where)
 
 
 def _only(row: Any, allowed: Iterable[str], where: str) -> None:
     if not isinstance(row, Mapping):
-        raise UsageError("a table", repr(row)[:80], where=where)
+        raise UsageError("a table", shown(row), where=where)
     for key in row:
         if key not in allowed:
-            raise UsageError(f"keys among {sorted(allowed)}", repr(key)[:80], where=where)
+            raise UsageError(f"keys among {sorted(allowed)}", shown(key), where=where)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -178,5 +179,5 @@ def save(plan: FaultPlan, path: str | Path) -> None:
     """Write a plan to a ``.toml`` file, or in canonical form to a ``.json`` file; UsageError for another suffix."""
     path = Path(path)
     if path.suffix not in (".toml", ".json"):
-        raise UsageError("a .toml or .json file", repr(path.name), where=str(path))
+        raise UsageError("a .toml or .json file", shown(path.name), where=str(path))
     path.write_text(to_toml(plan) if path.suffix == ".toml" else canonical(plan) + "\n", encoding="utf-8")

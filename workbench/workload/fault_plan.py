@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from workbench.control.ranges import MAX_TIME_NS, within
+from workbench.control.ranges import MAX_TIME_NS, shown, within
 from workbench.errors import UsageError
 from workbench.graph import CLIENT
 from workbench.schema.enums import FAULT, FAULT_EVENT
@@ -74,9 +74,9 @@ class Watch:
     def __post_init__(self) -> None:
         _one_of(self.event, FAULT_EVENT, "on.event")
         if self.edge is not None and self.event in ("admit", "start"):
-            raise UsageError(f"no edge with event {self.event!r}", repr(self.edge), where="on.edge")
+            raise UsageError(f"no edge with event {self.event!r}", shown(self.edge), where="on.edge")
         if self.stage is not None and (self.event == "admit" or self.edge is not None):
-            raise UsageError("a stage only without an edge, and not with admit", repr(self.stage), where="on.stage")
+            raise UsageError("a stage only without an edge, and not with admit", shown(self.stage), where="on.stage")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +141,11 @@ class Fault:
 
     def __post_init__(self) -> None:
         _one_of(self.kind, FAULT, "kind")
+        for name in ("stage", "edge"):
+            if not isinstance(getattr(self, name), str | None):
+                raise UsageError(f"the name of one {name}", shown(getattr(self, name)), where=name)
+        if not isinstance(self.on, Watch | None):
+            raise UsageError("a Watch", shown(self.on), where="on")
         self._check_target()
         self._check_trigger()
         self._check_parameter()
@@ -159,7 +164,7 @@ class Fault:
         }
         for name, is_unwanted in unwanted.items():
             if is_unwanted:
-                raise UsageError(f"no {name} here for {self.kind}", repr(getattr(self, name)), where=name)
+                raise UsageError(f"no {name} here for {self.kind}", shown(getattr(self, name)), where=name)
         if self.stage is not None and self.edge is not None:
             raise UsageError("a stage or an edge, not both", f"{self.stage!r} and {self.edge!r}", where=self.kind)
         if target == "stage" and self.stage is None:
@@ -167,13 +172,13 @@ class Fault:
         if target == "branch" and self.edge is None:
             raise UsageError(f"an edge for {self.kind}", "none", where="edge")
         if self.kind == "kill" and self.stage == CLIENT:
-            raise UsageError("a stage that serves", repr(CLIENT), where="stage", fix="Use reconnect or cancel.")
+            raise UsageError("a stage that serves", shown(CLIENT), where="stage", fix="Use reconnect or cancel.")
         if self.direction not in WAY.get(self.message, DIRECTIONS):
             raise UsageError(f"{self.message} to travel {WAY[self.message][0]}", self.direction, where="direction")
         for name in ("request_class", "tenant"):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, str) and 0 < len(value) <= 200 and value.isprintable()):
-                raise UsageError("1 to 200 printable characters", repr(value), where=name)
+                raise UsageError("1 to 200 printable characters", shown(value), where=name)
         for name in ("replica", "request"):
             if getattr(self, name) is not None:
                 within(getattr(self, name), 0, MAX_ID, name)
@@ -192,11 +197,11 @@ class Fault:
         counts_own = target in ("message", "branch")
         if (self.on is not None) == (counts_own or self.at_ns is not None):
             wanted = "nothing to count for" if self.on is not None else "what to count (on) for"
-            raise UsageError(f"{wanted} {self.kind} by {given[0]}", repr(self.on), where="on")
+            raise UsageError(f"{wanted} {self.kind} by {given[0]}", shown(self.on), where="on")
         if self.at_ns is None or target == "message":
             return
         if self.times != 1:
-            raise UsageError("a budget of 1 at a time", repr(self.budget), where="budget")
+            raise UsageError("a budget of 1 at a time", shown(self.budget), where="budget")
         if target in ("request", "branch") and self.request is None:
             raise UsageError(f"the request that {self.kind} hits at a time", "none", where="request")
         if self.kind in ("kill", "clock_step") and (self.request_class, self.tenant, self.request) != (None,) * 3:
@@ -211,13 +216,13 @@ class Fault:
                     raise UsageError(f"{name} for {self.kind}", "none", where=name)
                 continue
             if name != kind.parameter:
-                raise UsageError(f"no {name} for {self.kind}", repr(value), where=name)
+                raise UsageError(f"no {name} for {self.kind}", shown(value), where=name)
             within(value, low, high, name)
         if self.step_ns == 0:
             raise UsageError("a step other than 0", "0", where="step_ns")
         if self.duration_ns is not None:
             if not kind.lasts:
-                raise UsageError(f"no duration_ns for {self.kind}", repr(self.duration_ns), where="duration_ns")
+                raise UsageError(f"no duration_ns for {self.kind}", shown(self.duration_ns), where="duration_ns")
             within(self.duration_ns, 1, MAX_TIME_NS, "duration_ns")
 
     @property
@@ -303,21 +308,29 @@ class FaultPlan:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,99}", self.name):
-            raise UsageError("a name of lower-case letters, digits and ._-, at most 100", repr(self.name), where="name")
+            raise UsageError(
+                "a name of lower-case letters, digits and ._-, at most 100", shown(self.name), where="name"
+            )
         within(self.seed, 0, (1 << 63) - 1, "seed")
         within(self.heal_ns, 0, MAX_TIME_NS, "heal_ns")
+        if not isinstance(self.faults, tuple):
+            raise UsageError("a tuple of faults", shown(self.faults), where=f"plan {self.name!r}")
         if len(self.faults) > MAX_FAULTS:
             raise UsageError(f"at most {MAX_FAULTS} faults", f"{len(self.faults)}", where=f"plan {self.name!r}")
         for i, fault in enumerate(self.faults):
+            if not isinstance(fault, Fault):
+                raise UsageError("a Fault", shown(fault), where=f"fault {i}")
+            if self.heal_ns == 0:
+                raise UsageError("a time after 0, before which faults act", "0", where="heal_ns")
             if fault.at_ns is not None and fault.at_ns >= self.heal_ns:
                 raise UsageError(
-                    f"a time before the heal at {self.heal_ns} ns", repr(fault.at_ns), where=f"fault {i}, at_ns"
+                    f"a time before the heal at {self.heal_ns} ns", shown(fault.at_ns), where=f"fault {i}, at_ns"
                 )
 
 
 def _one_of(value: str, allowed: tuple[str, ...], where: str) -> None:
     if value not in allowed:
-        raise UsageError(f"one of {list(allowed)}", repr(value), where=where)
+        raise UsageError(f"one of {list(allowed)}", shown(value), where=where)
 
 
 def _ordinal(n: int) -> str:

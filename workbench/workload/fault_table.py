@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.control import faults
-from workbench.control.ranges import UNBOUNDED
+from workbench.control.ranges import UNBOUNDED, shown
 from workbench.errors import UsageError
 from workbench.graph import CLIENT, StageGraph
 from workbench.schema.enums import FAULT, FAULT_EVENT
@@ -42,9 +42,9 @@ def check(plan: FaultPlan, graph: StageGraph) -> None:
             ("on.edge", on.edge if on else None, edges),
         ):
             if value is not None and value not in known:
-                raise UsageError(f"one of {known}, the graph {graph.name!r}", repr(value), where=f"{where}, {name}")
+                raise UsageError(f"one of {known}, the graph {graph.name!r}", shown(value), where=f"{where}, {name}")
         if KINDS[fault.kind].target == "branch" and fault.edge not in joined:
-            raise UsageError(f"an edge of a join, one of {joined}", repr(fault.edge), where=f"{where}, edge")
+            raise UsageError(f"an edge of a join, one of {joined}", shown(fault.edge), where=f"{where}, edge")
     for (event, place), rate in sorted(_rates(plan, graph).items()):
         if rate > 1000:
             raise UsageError(
@@ -152,7 +152,7 @@ def _code(name: str | None, names: Sequence[str], where: str) -> int:
     if name is None:
         return faults.ANY
     if name not in names:
-        raise UsageError(f"one of {list(names)}", repr(name), where=where)
+        raise UsageError(f"one of {list(names)}", shown(name), where=where)
     return names.index(name)
 
 
@@ -191,7 +191,7 @@ def event(
     if edge is not None:
         found = next((each for each in graph.edges if each.name == edge), None)
         if found is None:
-            raise UsageError(f"one of {[each.name for each in graph.edges]}", repr(edge), where="event")
+            raise UsageError(f"one of {[each.name for each in graph.edges]}", shown(edge), where="event")
         ends = (found.target, found.target) if kind == "take" else (found.source, found.target)
     if kind in MESSAGES:
         direction = int(kind in ("ack", "credit") if backward is None else backward)

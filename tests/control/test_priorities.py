@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tests.control.candidates import Job, built, chosen, serve
 from workbench.control import remaining
 from workbench.control import signals as s
-from workbench.control.priorities import Priority, formula, load, markdown, overtaking_bound_ns, preset
+from workbench.control.priorities import Priority, Term, formula, load, markdown, overtaking_bound_ns, preset
+from workbench.control.priority import choose
 from workbench.control.signals import CLASS_STATISTICS, INFORMATION, UNKNOWN, record
 from workbench.errors import UsageError
 
@@ -62,7 +63,8 @@ def test_a_row_of_your_own_runs_beside_the_others(tmp_path: Path) -> None:
         (("[mine]", "[srpt-path]"), "expected a name of your own, found 'srpt-path'"),
         (('title = "Mine"\n', ""), "expected key 'title'"),
         (("aging = 0.25", "ageing = 0.25"), "found 'ageing'"),
-        (("aging = 0.25", "aging = -0.25"), "aging: expected a number from 0 to 1000000, found -0.25"),
+        (("aging = 0.25", "aging = -0.25"), "aging: expected 0, or a number from 0.000001 to 1000000, found -0.25"),
+        (("aging = 0.25", "aging = 5e-324"), "aging: expected 0, or a number from 0.000001"),
         (("aging = 0.25", "aging = nan"), "found nan"),
         (("aging = 0.25", "aging = true"), "found True"),
         (("path = -1.0", "pth = -1.0"), "weights: expected terms among ['wait', 'path'"),
@@ -239,6 +241,40 @@ def test_the_bound_is_attained() -> None:
 
     assert overtakes(bound - 2)
     assert not overtakes(bound)
+
+
+@given(
+    st.sampled_from((1e6, 999_999.7, 12_345.678, -1e6, 1.0)),
+    st.sampled_from((1e-4, 1e-3, 1e-2, 0.1)),
+    st.sampled_from((1.0, 0.3, -1.0, -0.7)),
+    st.sampled_from((1e-2, 0.1, 0.3)),
+    st.sampled_from((10**8, 10**9 + 7, 3 * 10**9)),
+    st.integers(1, 20),
+    st.integers(0, 10**9),
+)
+def test_the_bound_covers_what_rounding_adds(
+    high: float, width: float, weight: float, aging: float, scale: int, beyond: int, age: int
+) -> None:
+    """Scores near a million tell ages apart by several nanoseconds only; the bound must say so."""
+    term = Term("slack", weight, high - width, high)
+    rule = dataclasses.replace(preset("joint-repaired"), terms=(term,), aging=aging, sibling_order="none")
+    bound = overtaking_bound_ns(rule, scale)
+    assert bound is not None
+    far = 1 << 60
+    signals = [0] * (2 * s.SIGNALS)
+    for at, order, slack, its_age in ((0, 0, -far, age + bound + beyond), (s.SIGNALS, 1, far, age)):
+        signals[at + s.REQUEST] = signals[at + s.ORDER] = signals[at + s.TASK] = order
+        signals[at + s.SLACK] = slack if weight > 0 else -slack
+        signals[at + s.AGE] = its_age
+    assert choose(rule.spec, rule.weights, signals, 0, 2, scale) == 0
+
+
+def test_a_bound_that_no_float_holds_is_a_number() -> None:
+    term = Term("slack", 1e6, -1e6, 1e6)
+    rule = dataclasses.replace(preset("joint-repaired"), terms=(term,), aging=1e-6)
+    bound = overtaking_bound_ns(rule, 1 << 61)
+    assert bound is not None
+    assert bound > (1 << 61) * 2 * 10**18
 
 
 STREAM = st.lists(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -22,6 +23,7 @@ from workbench.control.priority import (
     REPLICA_CHOICES,
     SIBLING_ORDERS,
 )
+from workbench.control.ranges import shown
 from workbench.control.signals import BLIND, CLASS_STATISTICS, INFORMATION, SIGNAL_TABLE
 from workbench.control.terms import FAR, TERM_TABLE, Floats
 from workbench.errors import UsageError
@@ -30,6 +32,8 @@ from workbench.twin import Vector
 TERM_NAMES = tuple(entry.name for entry in TERM_TABLE)
 # Greatest weight, aging rate or clip bound: scores stay far below FAR.
 LARGEST = 1e6
+# Least aging rate above 0: what ages add stays far above the least number that a float tells from 0.
+LEAST_AGING = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +126,9 @@ def overtaking_bound_ns(priority: Priority, scale: int) -> int | None:
     Returns
     -------
     int or None
-        Nanoseconds, rounded up, with 1 ns for the rounding of scores (enough for ages up to three days); 0 for aging
-        alone. None if there is no bound: no aging, a term without clip, or classes.
+        Nanoseconds, rounded up, with what the rounding of scores can add at ages up to three days: 1 ns, and more where
+        a clip is far from 0 and narrow. 0 for aging alone. None if there is no bound: no aging, a term without clip, or
+        classes.
     """
     if priority.aging <= 0 or priority.class_order != CLASS_ORDERS[NO_CLASSES]:
         return None
@@ -131,16 +136,23 @@ def overtaking_bound_ns(priority: Priority, scale: int) -> int | None:
         return None
     if not priority.terms:
         return 0
-    span = math.fsum(abs(term.weight) * (term.high - term.low) for term in priority.terms)
-    return math.ceil(span / priority.aging * scale) + 1
+    # Exact fractions, since no float holds the bound of a small rate. A product and a sum per term are rounded, in both
+    # scores; rounding the last sum keeps their order, and rounding ages adds less than half a nanosecond.
+    terms = [(abs(Fraction(term.weight)), Fraction(term.low), Fraction(term.high)) for term in priority.terms]
+    span = sum(weight * (high - low) for weight, low, high in terms)
+    size = sum(weight * max(abs(low), abs(high)) for weight, low, high in terms)
+    per_score = scale / Fraction(priority.aging)
+    rounding = size * len(terms) * Fraction(2) ** -52
+    return math.ceil(span * per_score) + math.ceil(rounding * per_score + Fraction(1, 2))
 
 
 class _Rate(rows.Column):
-    """A number from 0 to LARGEST."""
+    """0, or a number from LEAST_AGING to LARGEST."""
 
     def check(self, value: Any, where: str) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LARGEST:
-            raise UsageError(f"a number from 0 to {LARGEST:.0f}", repr(value), where=where)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not (value == 0 or LEAST_AGING <= value <= LARGEST):
+            raise UsageError(f"0, or a number from {LEAST_AGING:f} to {LARGEST:.0f}", shown(value), where=where)
         return float(value)
 
 
@@ -149,19 +161,19 @@ class _PerTerm(rows.Column):
 
     def check(self, value: Any, where: str) -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise UsageError("a table of terms", repr(value), where=where)
+            raise UsageError("a table of terms", shown(value), where=where)
         for name, item in value.items():
             if name not in TERM_NAMES:
-                raise UsageError(f"terms among {list(TERM_NAMES)}", repr(name), where=where)
+                raise UsageError(f"terms among {list(TERM_NAMES)}", shown(name), where=where)
             at = f"{where}, {name}"
             numbers = item if self.kind is list and isinstance(item, list) else [item]
             for number in numbers:
                 if isinstance(number, bool) or not isinstance(number, int | float) or not abs(number) <= LARGEST:
-                    raise UsageError(f"numbers up to {LARGEST:.0f} in size", repr(item), where=at)
+                    raise UsageError(f"numbers up to {LARGEST:.0f} in size", shown(item), where=at)
             if self.kind is list and (len(numbers) != 2 or not numbers[0] < numbers[1]):
-                raise UsageError("[low, high] with low below high", repr(item), where=at)
+                raise UsageError("[low, high] with low below high", shown(item), where=at)
             if self.kind is float and item == 0:
-                raise UsageError("a weight other than 0", repr(item), where=at, fix="Leave the term out.")
+                raise UsageError("a weight other than 0", shown(item), where=at, fix="Leave the term out.")
         return value
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import workbench
 from workbench.control.layout import EXTRA
+from workbench.errors import UsageError
 from workbench.twin import Edit
 from workbench.verify import wires
 from workbench.verify.counterexample import Counterexample, counterexample
@@ -126,6 +128,36 @@ def test_a_violation_is_named_in_title_story_and_trace(tmp_path: Path) -> None:
     assert lost.height >= 1
     assert lost["taken_ns"].null_count() == lost.height
     assert run.sql("SELECT status FROM outcome").item() == "unfinished"
+
+
+EXAMPLE = Scenario(bounded(chain(1), 1, window=2, spare_bytes=1), 2, {"lose-data": 1})
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../out", "/tmp/out", "a/b", "a b", "a\nb", ".hidden", "x" * 101])
+def test_a_run_stays_in_its_folder(name: str, tmp_path: Path) -> None:
+    example = replace(broken(EXAMPLE, NEVER_AGAIN), name=name)
+    with pytest.raises(UsageError, match="name of the run: expected a name of letters"):
+        example.save(tmp_path / "runs")
+    assert list(tmp_path.rglob("*")) == []
+
+
+def test_a_run_at_rest_is_not_written_again(tmp_path: Path) -> None:
+    example = broken(EXAMPLE, NEVER_AGAIN)
+    saved = example.save(tmp_path)
+    before = {path.name: path.read_bytes() for path in saved.iterdir()}
+    with pytest.raises(UsageError, match="expected a new folder"):
+        example.save(tmp_path)
+    assert {path.name: path.read_bytes() for path in saved.iterdir()} == before
+
+
+def test_an_interrupted_save_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("workbench.trace.manifest.write", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        broken(EXAMPLE, NEVER_AGAIN).save(tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_standstill_says_what_is_waited_for() -> None:

@@ -32,7 +32,7 @@ def fixed(chunks: int) -> window.Protocol:
 
 
 def opened(made: TimedRun, folder: Path) -> workbench.Run:
-    return workbench.open(model_run.save(made.tables, folder / "timed"))
+    return workbench.open(model_run.save(made.tables, folder, "timed"))
 
 
 def test_one_request_through_one_stage_takes_what_it_must() -> None:

@@ -118,8 +118,8 @@ class Counterexample:
         )
 
     def save(self, folder: str | Path) -> Path:
-        """Write the run below `folder`, as a folder of its name that `workbench.open` reads."""
-        return save(self.tables(), Path(folder) / self.name)
+        """Write the run into `folder`, as a new folder of its name that `workbench.open` reads (`model_run.save`)."""
+        return save(self.tables(), Path(folder), self.name)
 
 
 def counterexample(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from workbench.control.layout import EdgePlan, Plan
+from workbench.control.ranges import shown
+from workbench.errors import UsageError
 from workbench.graph import CLIENT
 from workbench.schema.tables import SCHEMA_VERSION, TABLES
 from workbench.trace import manifest
@@ -65,16 +70,33 @@ def as_tables(rows: Mapping[str, Sequence[Row]]) -> dict[str, pa.Table]:
     }
 
 
-def save(tables: Mapping[str, pa.Table], folder: Path) -> Path:
-    """Write a run at rest: one Parquet file per table beside its manifest, in a folder that must be new.
+def save(tables: Mapping[str, pa.Table], below: Path, name: str) -> Path:
+    """Write a run at rest: one Parquet file per table beside its manifest, in a new folder `name` below another one.
+
+    The folder gets its name when all of it is there, so that an interruption leaves nothing that looks like a run.
 
     Raises
     ------
-    FileExistsError
-        The folder exists: a run at rest is never changed.
+    UsageError
+        A name with other than letters, digits, ``.``, ``_`` and ``-``, or one that is taken: a run at rest is never
+        changed.
     """
-    folder.mkdir(parents=True)
-    for name, table in tables.items():
-        pq.write_table(table, folder / f"{name}.parquet", compression="zstd", version="2.6")
-    manifest.write(folder, {"note": "made by a model, not measured"})
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
+        raise UsageError(
+            "a name of letters, digits, '.', '_' and '-', at most 100", shown(name), where="name of the run"
+        )
+    folder = below / name
+    if folder.exists():
+        raise UsageError("a new folder", str(folder), where="run", fix="A run at rest is never changed: name another.")
+    below.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=f".{name}.partial-", dir=below))
+    try:
+        for table_name, table in tables.items():
+            pq.write_table(table, partial / f"{table_name}.parquet", compression="zstd", version="2.6")
+        manifest.write(partial, {"note": "made by a model, not measured"})
+        partial.chmod(0o755)
+        partial.rename(folder)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
     return folder

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import doctest
+import errno
 import json
 import re
 import shlex
@@ -164,8 +165,20 @@ def test_recording_imports_no_reader() -> None:
         (["explore", "--edit", "cradit", "a", "b"], "found 'cradit'"),
         (["explore", "--edit", "credit", "if seq == m[at + RECEIVED]:", ""], "The nearest line is 'if seq != m[at"),
         (["explore", "--limit", "0"], "--limit: expected an integer from 1"),
-        (["explore", "--list", "cancel"], "--list: expected no scenario, mutant or edit beside it"),
+        (["explore", "--list", "cancel"], "--list: expected nothing else to explore beside it"),
         (["explore", "--list", "--mutants"], "--list: expected"),
+        (["explore", "--list", "--faults", "plan.toml"], "--list: expected"),
+        (["explore", "--mutants", "--graph", "join"], "--mutants: expected"),
+        (["explore", "--mutants", "--limit", "5"], "--mutants: expected"),
+        (
+            ["explore", "--mutant", "no-floor", "--mutant", "no-drain"],
+            "--mutant: expected one mutant, found 'no-floor', 'n",
+        ),
+        (["explore", "--mutant", ""], "--mutant: expected a mutant, found ''"),
+        (["explore", "--graph", ""], "expected a graph among"),
+        (["explore", "--faults", ""], "expected a .toml or .json file"),
+        (["explore", "cancel", "--fault", "cancel=" + "9" * 5000], "--fault: expected NAME=N"),
+        (["explore", "--graph", "chain-" + "9" * 5000], "expected a graph among"),
         (["info", "--verbos"], "Did you mean --verbose?"),
     ],
 )
@@ -240,6 +253,53 @@ def test_a_reader_that_leaves_is_no_error() -> None:
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stderr == ""
     assert done.stdout.splitlines()[-1] in ("141", "0")
+
+
+INTERRUPTED_IN_A_CALLBACK = """
+import ctypes, signal, sys
+from workbench import cli, verbs
+
+def native(arguments):
+    def back():
+        signal.raise_signal(signal.SIGINT)
+        return 0
+    ctypes.CFUNCTYPE(ctypes.c_int)(back)()
+    if sys.argv[1] == "another-error":
+        raise RuntimeError("no compiled object yet")
+    while True:
+        pass
+
+verbs.coverage = native
+sys.exit(cli.main(["coverage"]))
+"""
+
+
+@pytest.mark.parametrize("then", ["another-error", "none"])
+def test_an_interrupt_that_native_code_swallows_is_one(then: str) -> None:
+    command = [sys.executable, "-c", INTERRUPTED_IN_A_CALLBACK, then]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "error: interrupted\n")
+
+
+def test_only_verbs_that_go_on_say_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(arguments: argparse.Namespace) -> verbs.Result:
+        raise KeyboardInterrupt
+
+    for verb, goes_on in (("explore", False), ("smoke", True)):
+        monkeypatch.setattr(verbs, verb, interrupted)
+        code, _, err = called(capsys, verb)
+        assert (code, "goes on from there" in err) == (130, goes_on)
+
+
+def test_a_disk_that_fills_up_is_not_standard_output(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(arguments: argparse.Namespace) -> verbs.Result:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(verbs, "coverage", full)
+    code, _, err = called(capsys, "coverage")
+    assert (code, err) == (2, "error: expected a file that can be read and written, found No space left on device.\n")
 
 
 # --- profile and validate ---
@@ -407,6 +467,51 @@ def test_explore_takes_a_changed_protocol(capsys: pytest.CaptureFixture[str]) ->
     assert code == 1
     assert "-    if seq != m[at + RECEIVED]:\n+    if False:" in out
     assert "FAULT: A's chunk 0 of epoch 0 arrives" in out
+
+
+@pytest.mark.parametrize(
+    ("new", "found"),
+    [
+        ("m[at + RECEIVED] += (", "SyntaxError"),
+        ("m[at + RECEIVED] += 1\\nx", "IndentationError"),
+        ("m[1_000_000_000] = 1", "IndexError"),
+        ("nobody(g, m)", "NameError"),
+        ("m[at + RECEIVED] += 1 # \udcff", "UnicodeEncodeError"),
+        ("raise SystemExit(0)", "SystemExit"),
+    ],
+)
+def test_a_change_that_does_not_run_is_the_users(capsys: pytest.CaptureFixture[str], new: str, found: str) -> None:
+    code, out, err = called(capsys, "explore", "cancel", "--edit", "credit", "m[at + RECEIVED] += 1", new)
+    assert (code, out) == (2, "")
+    assert f"cancel: expected a change with which the rules still run, found {found}:" in err
+
+
+def test_a_changed_world_is_looked_at_before_it_is_compiled(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from workbench.verify import command
+
+    ways = []
+
+    def explore(*args: Any, compiled: bool, **kwargs: Any) -> Any:
+        ways.append(compiled)
+        return real(*args, compiled=compiled, **kwargs)
+
+    real = command.explore
+    monkeypatch.setattr(command, "explore", explore)
+    code, _, err = called(capsys, "explore", "fork-join", "--edit", "credit", "m[at + RECEIVED] += 1", "m[1 << 40] = 1")
+    assert (code, ways) == (2, [False])
+    assert "IndexError" in err
+    assert "compiling" not in err
+
+
+def test_explore_says_which_faults_of_a_plan_it_takes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "plan.toml"
+    file.write_text(
+        'name = "p"\nseed = 1\nheal_ns = 9\n[[fault]]\nkind = "slow"\nstage = "s0"\nfactor_permille = 2000\nat_ns = 1\n'
+    )
+    assert called(capsys, "explore", "cancel", "--faults", file)[2] == "faults on each path: none\n"
+    assert called(capsys, "explore", "cancel", "--fault", "cancel=1")[2] == "faults on each path: cancel=1\n"
 
 
 def test_explore_lists_everything(capsys: pytest.CaptureFixture[str]) -> None:

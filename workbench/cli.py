@@ -25,8 +25,12 @@ import difflib
 import json
 import os
 import re
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any, NoReturn
 
 from workbench import __version__
@@ -35,6 +39,8 @@ from workbench.errors import MissingPrerequisite, UsageError, WorkbenchError
 SCHEMA_VERSION = 1  # of the object that --json prints
 
 DEFECT, INTERRUPTED, GONE = 70, 130, 141
+# Verbs that keep what they finished and go on from there.
+RESUMABLE = ("record", "figures", "smoke")
 
 SETUP = "`make figures` installs what reading and drawing need, `make test` adds torch, `make weights` the weights."
 
@@ -122,7 +128,9 @@ def _profile(verb: argparse.ArgumentParser) -> None:
 def _explore(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("scenario", metavar="SCENARIO", nargs="*", help="name in the catalog (default: all small ones)")
     verb.add_argument("--list", action="store_true", help="name the scenarios and the mutants")
-    verb.add_argument("--mutant", metavar="NAME", help="break the protocol first, as this mutant does")
+    verb.add_argument(
+        "--mutant", metavar="NAME", action="append", default=[], help="break the protocol first, as this mutant does"
+    )
     verb.add_argument("--mutants", action="store_true", help="hunt every mutant and print the table")
     verb.add_argument(
         "--edit",
@@ -132,12 +140,10 @@ def _explore(verb: argparse.ArgumentParser) -> None:
         default=[],
         help="break it your way: put NEW for OLD in the source of MODULE; repeatable",
     )
-    verb.add_argument(
-        "--limit", metavar="N", type=int, default=10_000_000, help="give up beyond N states (default: 10000000)"
-    )
+    verb.add_argument("--limit", metavar="N", type=int, help="give up beyond N states (default: 10000000)")
     verb.add_argument("--interpreted", action="store_true", help="do not compile the larger worlds either")
     verb.add_argument(
-        "--graph", metavar="GRAPH", help="a world of your own: chain-N, fork-join, join, split or a preset"
+        "--graph", metavar="GRAPH", help="a world of your own: chain-N, fork-join, join, split, whole or a preset"
     )
     verb.add_argument("--requests", metavar="N", type=int, default=1, help="its requests (default: 1)")
     verb.add_argument("--chunks", metavar="N", type=int, default=2, help="its chunks per stream (default: 2)")
@@ -218,7 +224,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         Exit code; see the table above.
     """
     try:
-        return _answer(list(sys.argv[1:] if argv is None else argv))
+        with _interrupts() as pressed:
+            return _answer(list(sys.argv[1:] if argv is None else argv), pressed)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return GONE
@@ -228,7 +235,44 @@ def main(argv: Sequence[str] | None = None) -> int:
         return UsageError.exit_code
 
 
-def _answer(words: list[str]) -> int:
+@contextmanager
+def _interrupts() -> Iterator[Callable[[], bool]]:
+    """Note when Ctrl-C is pressed; yields a function that says whether it was.
+
+    A compiler at work hears of it in a call back into Python, where the exception is swallowed: the verb gets another
+    error instead, or none. Such an exception is not printed but raised again a moment later.
+    """
+    count = 0
+    timers: list[threading.Timer] = []
+
+    def press(number: int, frame: FrameType | None) -> None:
+        nonlocal count
+        count += 1
+        signal.default_int_handler(number, frame)
+
+    def swallowed(what: sys.UnraisableHookArgs) -> None:
+        if isinstance(what.exc_value, KeyboardInterrupt):
+            timers.append(threading.Timer(0.1, signal.raise_signal, (signal.SIGINT,)))
+            timers[-1].start()
+        else:
+            hook(what)
+
+    hook, in_main = sys.unraisablehook, threading.current_thread() is threading.main_thread()
+    if not in_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield lambda: False  # whoever calls has a handler of their own
+        return
+    signal.signal(signal.SIGINT, press)
+    sys.unraisablehook = swallowed
+    try:
+        yield lambda: count > 0
+    finally:
+        for timer in timers:
+            timer.cancel()
+        sys.unraisablehook = hook
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _answer(words: list[str], pressed: Callable[[], bool]) -> int:
     """Run one command line and print its answer or its error."""
     wants_json, is_verbose = "--json" in words, "-v" in words or "--verbose" in words
     verb = next((word for word in words if not word.startswith("-")), "")
@@ -241,23 +285,21 @@ def _answer(words: list[str]) -> int:
             code, text, data = _run(arguments)
         except ModuleNotFoundError as error:
             raise _missing(error) from error
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise _unusable(error) from error
         _print(json.dumps(_object(verb, code, data), ensure_ascii=False, allow_nan=False) if wants_json else text)
         return code
     except WorkbenchError as error:
         return _complain(verb, error.exit_code, str(error), error.as_dict(), wants_json)
     except KeyboardInterrupt:
-        said = "interrupted; what was finished is kept, and the same command goes on from there"
-        return _complain(verb, INTERRUPTED, said, {"error": "KeyboardInterrupt", "found": said}, wants_json)
-    except BrokenPipeError:
+        return _interrupted(verb, wants_json)
+    except OSError:
         raise
-    except OSError as error:
-        if error.filename is None:
-            raise
-        wrong = UsageError(
-            "a file that can be read and written", error.strerror or str(error), where=os.fsdecode(error.filename)[:300]
-        )
-        return _complain(verb, wrong.exit_code, str(wrong), wrong.as_dict(), wants_json)
     except Exception as error:
+        if pressed():
+            return _interrupted(verb, wants_json)
         if is_verbose:
             raise
         said = f"a defect of the workbench: {type(error).__name__}: {error}. Run it again with -v to see where."
@@ -269,6 +311,18 @@ def _run(arguments: argparse.Namespace) -> tuple[int, str, dict[str, Any]]:
 
     code, text, data = getattr(verbs, arguments.verb)(arguments)
     return int(code), str(text), dict(data)
+
+
+def _interrupted(verb: str, wants_json: bool) -> int:
+    kept = "; what was finished is kept, and the same command goes on from there" if verb in RESUMABLE else ""
+    said = f"interrupted{kept}"
+    return _complain(verb, INTERRUPTED, said, {"error": "KeyboardInterrupt", "found": said}, wants_json)
+
+
+def _unusable(error: OSError) -> UsageError:
+    """What the system says of a file; one that was open already has no name any more."""
+    where = "" if error.filename is None else os.fsdecode(error.filename)[:300]
+    return UsageError("a file that can be read and written", error.strerror or str(error), where=where)
 
 
 def _missing(error: ModuleNotFoundError) -> WorkbenchError | ModuleNotFoundError:

@@ -369,20 +369,25 @@ def explore(arguments: argparse.Namespace) -> Result:
     from workbench.verify import command
 
     alone = {"--list": arguments.list, "--mutants": arguments.mutants}
-    others = (arguments.scenario, arguments.mutant, arguments.edit)
+    plain = {**OWN_WORLD, **dict.fromkeys(("limit", "graph", "faults")), "interpreted": False}
+    others = [bool(getattr(arguments, name)) for name in ("scenario", "mutant", "edit", "fault")]
+    others += [getattr(arguments, name) != value for name, value in plain.items()]
     for option, given in alone.items():
         if given and (any(others) or all(alone.values())):
-            raise UsageError("no scenario, mutant or edit beside it", "one", where=option)
+            raise UsageError("nothing else to explore beside it", "more", where=option)
     if arguments.list:
         return command.listing()
     if arguments.mutants:
         return command.hunt_all()
+    if len(arguments.mutant) > 1:
+        fix = "More changes go with --edit."
+        raise UsageError("one mutant", ", ".join(map(repr, arguments.mutant)), where="--mutant", fix=fix)
     world, faults = _own_world(arguments)
     order = command.Order(
         arguments.scenario,
-        arguments.mutant,
+        arguments.mutant[0] if arguments.mutant else None,
         arguments.edit,
-        arguments.limit,
+        command.LIMIT_STATES if arguments.limit is None else arguments.limit,
         interpreted=arguments.interpreted,
         world=world,
         faults=faults,
@@ -392,20 +397,20 @@ def explore(arguments: argparse.Namespace) -> Result:
 
 def _own_world(arguments: argparse.Namespace) -> tuple[Scenario | None, dict[str, int] | None]:
     """The world that ``--graph`` asks for and the budgets of ``--fault`` and ``--faults``; None for each not given."""
-    from workbench.control.ranges import within
+    from workbench.control.ranges import shown, within
     from workbench.verify.scenario import budgets, graph_named, own_world
     from workbench.workload.fault_file import load
 
     faults: dict[str, int] | None = None
-    if arguments.faults:
+    if arguments.faults is not None:
         faults = budgets(load(Path(arguments.faults)))
     for given in arguments.fault:
-        name, _, count = given.partition("=")
-        if not count.isdecimal():
-            raise UsageError("NAME=N with a number N, such as kill=1", repr(given), where="--fault")
-        faults = {**(faults or {}), name: int(count)}
+        asked = re.fullmatch(r"([^=]+)=([0-9]{1,9})", given)
+        if not asked:
+            raise UsageError("NAME=N with a number N, such as kill=1", shown(given), where="--fault")
+        faults = {**(faults or {}), asked[1]: int(asked[2])}
     sized = {name: getattr(arguments, name) for name in OWN_WORLD}
-    if not arguments.graph:
+    if arguments.graph is None:
         if changed := [f"--{name}" for name, value in sized.items() if value != OWN_WORLD[name]]:
             raise UsageError("--graph beside it", "none", where=changed[0])
         return None, faults

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from workbench.control.ranges import within
+from workbench.errors import UsageError, WorkbenchError
 from workbench.twin import Edit
 from workbench.verify import catalog, mutants
 from workbench.verify.explorer import explore
@@ -21,6 +22,8 @@ Say = Callable[[str], None]
 # Size of a world that is not in the catalog, and states that are searched before it is worth compiling.
 OWN = "own"
 FEW_STATES = 20_000
+# States at which a search gives up unless told otherwise.
+LIMIT_STATES = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,7 @@ class Order:
     scenarios: Sequence[str] = ()
     mutant: str | None = None
     edits: Sequence[tuple[str, str, str]] = ()
-    limit: int = 10_000_000
+    limit: int = LIMIT_STATES
     interpreted: bool = False
     world: Scenario | None = None
     faults: Mapping[str, int] | None = None
@@ -57,8 +60,10 @@ class Order:
 def run(order: Order, say: Say) -> Answer:
     """Explore and report; exit code 1 if a property is violated or a search gave up."""
     within(order.limit, 1, MAX_STATES, "--limit")
-    changed = mutants.named(order.mutant) if order.mutant else None
+    changed = mutants.named(order.mutant) if order.mutant is not None else None
     edits = (*(changed.edits if changed else ()), *(mutants.edit(*words) for words in order.edits))
+    if order.faults is not None:
+        say(f"faults on each path: {', '.join(f'{name}={n}' for name, n in order.faults.items()) or 'none'}")
     names = order.scenarios or ((changed.scenario,) if changed else [entry.name for entry in catalog.of_size("small")])
     entries = [catalog.named(name) for name in names]
     if order.world:
@@ -71,7 +76,15 @@ def run(order: Order, say: Say) -> Answer:
     for number, entry in enumerate(entries, start=1):
         if len(entries) > 1:
             say(f"[{number}/{len(entries)}] {entry.name}")
-        found = _explore(entry, edits, order, say)
+        try:
+            found = _explore(entry, edits, order, say)
+        except WorkbenchError:
+            raise
+        except (Exception, SystemExit) as error:
+            if not edits:
+                raise
+            said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            raise UsageError("a change with which the rules still run", said, where=entry.name) from error
         rate = round(found.states / found.seconds) if found.seconds > 0 else 0
         verdict = f"violated: {mutants.property_name(found)}, {len(found.trace)} steps" if found.kind else found.verdict
         lines.append(
@@ -92,15 +105,19 @@ def run(order: Order, say: Say) -> Answer:
 
 
 def _explore(entry: catalog.Entry, edits: tuple[Edit, ...], order: Order, say: Say) -> Exploration:
-    """Small worlds interpreted, since compiling takes longer than searching them; larger ones compiled."""
+    """Small worlds interpreted, since compiling takes longer than searching them; larger ones compiled.
+
+    A changed protocol is looked at interpreted first: most breaks are near, and a change that goes astray in compiled
+    code, past the end of a vector or round for ever, cannot be stopped there.
+    """
     g, m = entry.scenario.vectors()
-    if entry.size == OWN:
-        few = min(order.limit, FEW_STATES)
-        found = explore(mutants.WORLD, g, m, compiled=False, limit_states=few, edits=edits)
-        if found.verdict != "limit" or order.limit == few:
-            return found
     compiled = entry.size != "small" and not order.interpreted
     if compiled:
+        if edits or entry.size == OWN:
+            few = min(order.limit, FEW_STATES)
+            found = explore(mutants.WORLD, g, m, compiled=False, limit_states=few, edits=edits)
+            if found.verdict != "limit" or order.limit == few:
+                return found
         say("compiling the rules, up to a minute unless they are kept from before")
     return explore(mutants.WORLD, g, m, compiled=compiled, limit_states=order.limit, edits=edits, say=say)
 

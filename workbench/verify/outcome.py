@@ -75,7 +75,7 @@ def out_of_range(index: int, value: int, action: int) -> UsageError:
     return UsageError(
         "state values from -128 to 127, since a state is stored as bytes",
         f"{value} at index {index} {f'after action {action}' if action else 'of the initial state'}",
-        fix="Count in larger units, or split the value over two entries.",
+        fix="Take a smaller window, fewer chunks or larger units, unless a change lets the number grow without end.",
     )
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from workbench.control.effects import room
 from workbench.control.layout import EDGES, REQUESTS, STAGES, WINDOW, EdgePlan, Plan, edge_row
-from workbench.control.ranges import within
+from workbench.control.ranges import shown, truth, within
 from workbench.control.skew import edge_skews
 from workbench.errors import UsageError
 from workbench.graph import CLIENT, Edge, Stage, StageGraph, preset, presets
 from workbench.verify import wires
+from workbench.verify.interface import MAX_CODE, MAX_EFFECTS
 from workbench.workload.fault_plan import FaultPlan
 from workbench.workload.fault_table import explorer_budgets
 
@@ -76,6 +79,10 @@ def budgets(plan: FaultPlan, most: int = 1) -> dict[str, int]:
     return found
 
 
+# Chunks of the widest window: a state is stored as bytes, and a limit is a window beyond up to 8 chunks taken.
+MAX_WINDOW = 119
+
+
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """One small world.
@@ -108,13 +115,18 @@ class Scenario:
 
     def __post_init__(self) -> None:
         within(self.chunks, 1, 8, "chunks")
+        for name in ("short_last", "coarse"):
+            truth(getattr(self, name), f"scenario, {name}")
+        if not isinstance(self.faults, Mapping):
+            raise UsageError("a table of faults and their budgets", shown(self.faults), where="scenario")
         for name, count in self.faults.items():
             if name not in FAULTS:
-                raise UsageError(f"faults among {sorted(FAULTS)}", repr(name), where="scenario")
+                raise UsageError(f"faults among {sorted(FAULTS)}", shown(name), where="scenario")
             within(count, 0, 8, f"budget of {name}")
         for edge in self.plan.carried:
             bounds = self.plan.edges.get(edge.name, EdgePlan())
             at, whole_chunks = f"scenario, edge {edge.name}", bounds.window_chunks * bounds.chunk_bytes
+            within(bounds.window_chunks, 1, MAX_WINDOW, f"{at}, window_chunks")
             within(bounds.window_bytes, 1, whole_chunks, f"{at}, window_bytes")
             if self.faults.get("resize", 0) and bounds.window_bytes != whole_chunks:
                 raise UsageError(
@@ -122,6 +134,15 @@ class Scenario:
                 )
         if self.short_last and any(self.plan.edges[edge.name].chunk_bytes < 2 for edge in self.plan.carried):
             raise UsageError("chunks of at least 2 bytes", "smaller ones", where="scenario with a short last chunk")
+        g = self.plan.configuration()
+        codes = wires.ACTIONS * self.plan.requests * max(g[STAGES], g[EDGES]) * self.chunks
+        if room(g) > MAX_EFFECTS or codes > MAX_CODE:
+            raise UsageError(
+                "a small world",
+                f"{self.plan.requests} requests, {g[STAGES]} stages, {g[EDGES]} edges, {self.chunks} chunks",
+                where="scenario",
+                fix="The explorer has no room for what one of its steps can do. Take fewer requests.",
+            )
 
     def vectors(self) -> tuple[list[int], list[int]]:
         """Configuration `g` and initial state `m` of the world."""
@@ -218,12 +239,11 @@ def graph_named(name: str) -> StageGraph:
     small = {"fork-join": fork_join, "join": joined, "split": split, "whole": whole}
     if name in small:
         return small[name]()
-    kind, _, length = name.partition("-")
-    if kind == "chain" and length.isdecimal():
-        return chain(within(int(length), 1, 8, "stages of a chain"))
+    if row := re.fullmatch(r"chain-([0-9]{1,9})", name):
+        return chain(within(int(row[1]), 1, 8, "stages of a chain"))
     if name in presets():
         return preset(name)
-    raise UsageError(f"a graph among {['chain-N', *small, *presets()]}", repr(name))
+    raise UsageError(f"a graph among {['chain-N', *small, *presets()]}", shown(name))
 
 
 def own_world(

@@ -230,5 +230,5 @@ def test_the_commands_of_the_page_can_be_given() -> None:
     for command in commands:
         given = cli.parser().parse_args(shlex.split(command))
         assert set(given.scenario) <= set(CATALOG)
-        assert given.mutant is None or given.mutant in MUTANTS
+        assert set(given.mutant) <= set(MUTANTS)
         assert all(edit(*words).old in inspect.getsource(lifecycle) for words in given.edit)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import re
 from fractions import Fraction
 from pathlib import Path
 
@@ -435,9 +436,16 @@ def test_bad_rows_get_one_clear_error(tmp_path, old, new, says):
         load(path)
 
 
-def test_the_page_is_current():
-    """Every row, reason, verdict and mode is on the page, and its examples give what it says."""
+def test_the_page_is_current(tmp_path, monkeypatch):
+    """Every row, key, reason, verdict and mode is on the page, and its examples give what it says."""
     text = PAGE.read_text("utf-8")
+    blocks = re.findall(r"^```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    for name, block in zip(("own-protocols.toml", "own-batchings.toml"), blocks, strict=True):
+        (tmp_path / name).write_text(block)
+    monkeypatch.chdir(tmp_path)
+    for kind, title in ((window, "A protocol of your own"), (batching, "A batch rule of your own")):
+        section = text.split(f"### {title}\n")[1].split("\n## ")[0]
+        assert set(kind._COLUMNS) <= set(re.findall(r"`(\w+)`", section)), title
     names = [*ROWS, *window.load(), *admission.SOJOURNS, *admission.REASONS, *admission.VERDICTS]
     for name in (*names, *fallback.REASONS, *BATCH_CLOSE, *CONTROL_MODE):
         assert f"`{name}`" in text, f"{name} is not described"

@@ -204,7 +204,7 @@ def argument(data: st.DataObject, module: str, rule: str, name: str, g: list[int
         return below(3)
     if name in FREE:
         return data.draw(NUMBERS)
-    if name in ("empty", "final", "failed", "ended", "waited", "used"):
+    if name in ("empty", "final", "failed", "ended", "waited", "used", "oversize"):
         flag = data.draw(FLAG)
         return bool(flag) if (short, rule, name) == ("world", "finish", "failed") else flag
     if name == "v":
@@ -241,6 +241,8 @@ def argument(data: st.DataObject, module: str, rule: str, name: str, g: list[int
         return below(4)
     if name == "first":
         return below(so_far["out"][0] + 1)
+    if name == "before":
+        return data.draw(NUMBERS)
     if name == "field":
         return below(wires.WORLD_CONFIG)
     if name == "room":

@@ -53,16 +53,16 @@ help: ## | this list
 	@echo
 	@lines=$$($(missing)); if [ -n "$$lines" ]; then echo "Missing on this machine:"; echo "$$lines" | sed 's/^/  /'; fi
 
-figures: $(BASE) ## 75 s first; unchanged 0.2 s | every figure and number from the committed raw data
+figures: $(BASE) ## 100 s first; unchanged 0.2 s | every figure and number from the committed raw data
 	@$(VENV) -m workbench figures
 
-test: lint ## 40 s setup, then 6 min | ruff, mypy and the test suite; the first run installs torch
+test: lint ## 40 s setup, then 9 min | ruff, mypy and the test suite; the first run installs torch
 	@$(VENV) -m pytest -n $(JOBS) --dist loadfile $(if $(SKIPS),--allowed-skips=$(SKIPS)) $(PYTEST_ARGS)
 
 lab: $(BASE) ## 5 s to start | JupyterLab on the notebooks
 	@$(VENV) -m jupyterlab --notebook-dir=notebooks --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate
 
-smoke: $(BASE) ## 10 s | every notebook on a tiny input
+smoke: $(BASE) ## 20 s | every notebook on a tiny input
 	@$(VENV) -m workbench smoke
 
 record: $(TEST) ## BUDGET | record the pipeline: make record DEVICE=cpu BUDGET=8m PREFIX=mine

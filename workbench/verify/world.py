@@ -15,6 +15,7 @@ from workbench.control.effects import (
     KIND,
     SEND_CREDIT,
     SEND_DATA,
+    SEND_NOTICE,
     SEND_START,
     SEND_STOP,
     SEND_STOPPED,
@@ -75,6 +76,7 @@ from workbench.verify.laws import (
     PROMPT,
     ROOM,
     STATE_MISUSE,
+    TERMINAL,
     UNRECORDED,
     broken,
     flags,
@@ -186,6 +188,12 @@ def apply(g: Vector, m: Vector, which: int, out: Vector) -> int:
         m[wires(g, r) + CANCEL_MESSAGE] = 0
         lifecycle.cancel(g, m, out, r)
     elif action == NOTICE_ARRIVES:
+        # The first notice may have been lost: the timer must be able to say the same.
+        lifecycle.tell(g, m, out, r)
+        again = out[0] == 1 and out[1 + KIND] == SEND_NOTICE and out[1 + A] == m[request(g, r) + OUTCOME]
+        out[0] = 0
+        if not again:
+            return TERMINAL
         machine.on_notice(g, m, r)
         m[wires(g, r) + GONE] = 1
         lifecycle.told(g, m, r)

@@ -108,6 +108,18 @@ def ask_again(g: Vector, m: Vector, out: Vector, r: int, slack_ns: int, path_ns:
 
 
 @rule
+def children_waiting(g: Vector, m: Vector, r: int) -> int:
+    """Number of children of request `r` that wait for it: they do not stand before it in the queue."""
+    count = 0
+    if m[request(g, r) + CHILDREN] > 0:
+        for child in range(r + 1, g[REQUESTS]):
+            at = request(g, child)
+            if m[at + PARENT] == r + 1 and m[at + PHASE] == WAITING_PHASE:
+                count += 1
+    return count
+
+
+@rule
 def enter(g: Vector, m: Vector, out: Vector, r: int, waited: int, slack_ns: int, path_ns: int) -> None:
     """Ask for admission and act on the verdict. One that has `waited` was accepted and is not turned away any more.
 
@@ -121,7 +133,8 @@ def enter(g: Vector, m: Vector, out: Vector, r: int, waited: int, slack_ns: int,
     # Whoever comes along with an accepted request is accepted.
     accepted = 1 if waited == 1 or m[at + PARENT] > 0 else 0
     now, ever = ledger.short_of(g, m, r, 0), ledger.short_of(g, m, r, 1)
-    verdict, reason = admission.decide(now, ever, accepted, m[WAITING], g[WAITING_MAX], slack_ns, path_ns)
+    others = m[WAITING] - children_waiting(g, m, r)
+    verdict, reason = admission.decide(now, ever, accepted, others, g[WAITING_MAX], slack_ns, path_ns)
     if verdict == admission.REJECT:
         emit(out, REFUSED, r, 0, m[at + EPOCH], verdict, reason)
         end(g, m, out, r, REJECTED)

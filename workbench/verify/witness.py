@@ -212,7 +212,7 @@ def verdict(g: Vector, m: Vector, r: int, outcome: int) -> int:
                 return COMPLETE
         return 0
     if outcome == REJECTED:
-        full = m[WAITING] + leaving(g, m, r) >= g[WAITING_MAX] and not fits(g, m, r, 1)
+        full = m[WAITING] >= g[WAITING_MAX] and not fits(g, m, r, 1)
         newcomer = m[request(g, r) + EPOCH] == 0 and m[request(g, r) + PARENT] == 0
         return 0 if newcomer and (full or not fits(g, m, r, 0)) else CAUSE
     if disowned(g, m, r, outcome):
@@ -247,16 +247,6 @@ def disowned(g: Vector, m: Vector, r: int, outcome: int) -> bool:
         mine = m[request(g, child) + PARENT] == r + 1 and m[wires(g, child) + ENDINGS] != 0
         ended = ended or (mine and m[request(g, child) + OUTCOME] != OK)
     return ended and outcome != ERROR
-
-
-@rule
-def leaving(g: Vector, m: Vector, r: int) -> int:
-    """Number of children of `r` that waited until this step ended `r`, and them with it."""
-    count = 0
-    for child in range(g[REQUESTS]):
-        own = request(g, child)
-        count += 1 if m[own + PARENT] == r + 1 and m[own + OUTCOME] != 0 and m[wires(g, child) + ENDINGS] == 0 else 0
-    return count
 
 
 @rule

@@ -187,7 +187,7 @@ FLAG = st.integers(0, 1)
 # Arguments that are plain numbers, up to the ends of their ranges.
 FREE = (
     *("taken", "taken_bytes", "limit", "limit_bytes", "size_bytes", "spare_bytes", "width", "width_bytes", "change"),
-    *("slack_ns", "path_ns", "lease_until_ns", "now_ns", "new_revision", "dependants", "generation"),
+    *("slack_ns", "path_ns", "lease_until_ns", "now_ns", "dependants", "generation"),
     *("a", "b", "c", "d", "number", "second"),
 )
 
@@ -204,7 +204,7 @@ def argument(data: st.DataObject, module: str, rule: str, name: str, g: list[int
         return below(3)
     if name in FREE:
         return data.draw(NUMBERS)
-    if name in ("empty", "final", "failed", "ended", "waited", "used", "oversize"):
+    if name in ("empty", "final", "failed", "ended", "waited", "used", "oversize", "changed"):
         flag = data.draw(FLAG)
         return bool(flag) if (short, rule, name) == ("world", "finish", "failed") else flag
     if name == "v":

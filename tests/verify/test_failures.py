@@ -456,12 +456,14 @@ WRONG = {
     test_resized_window: Edit(
         CREDIT, "    m[at + WIDTH] = width\n", "    m[at + WIDTH] = width\n    m[at + TAKEN] = 0\n"
     ),
-    test_killed_idle: Edit(LIFECYCLE, "(changed or touched(g, m, r, v))", "True"),
+    test_killed_idle: Edit(LIFECYCLE, "(changed == 1 or touched(g, m, r, v))", "True"),
     test_killed_before_exposure: Edit(LIFECYCLE, "    if m[at + EXPOSED] == 0:\n", "    if False:\n"),
     test_killed_after_exposure_replayable: Edit(MACHINE, "if seq == m[cursor(g, r, e)]:", "if True:"),
     test_killed_after_exposure_not_replayable: Edit(LIFECYCLE, "g[REPLAYABLE] == 1 and ", ""),
     test_killed_unnoticed: Edit(MACHINE, "    objects.lose_all(g, m, v)\n", ""),
-    test_model_upgraded_before_exposure: Edit(LIFECYCLE, "(changed or touched(g, m, r, v))", "touched(g, m, r, v)"),
+    test_model_upgraded_before_exposure: Edit(
+        LIFECYCLE, "(changed == 1 or touched(g, m, r, v))", "touched(g, m, r, v)"
+    ),
     test_model_upgraded_after_exposure: Edit(LIFECYCLE, " and m[at + REVISION] == revision(g, m)", ""),
     test_attempts_exhausted: Edit(LIFECYCLE, "m[at + EPOCH] + 1 < g[ATTEMPTS]", "m[at + EPOCH] < g[ATTEMPTS]"),
     test_task_error: Edit(MACHINE, "    if failed == 1:\n", "    if failed == 2:\n"),

@@ -295,20 +295,20 @@ def may_repeat(g: Vector, m: Vector, r: int) -> bool:
 
 
 @rule
-def lost(g: Vector, m: Vector, out: Vector, v: int, new_revision: int) -> None:
-    """The worker of stage `v` is gone and its successor, which runs `new_revision`, is empty.
+def lost(g: Vector, m: Vector, out: Vector, v: int, changed: int) -> None:
+    """The worker of stage `v` is gone and its successor is empty; `changed` = 1 if that one runs another model.
+
+    Each change counts as a new revision, the return to an earlier model too, so equal sums mean that nothing changed.
 
     Requests that had nothing there go on, unless the model changed under them. The others get another epoch if that can
     continue their output, and a plain error if it cannot. To a drain the dead worker counts as stopped.
     """
-    before = revision(g, m)
-    m[revision_of(g, v)] = new_revision
-    changed = revision(g, m) != before
+    m[revision_of(g, v)] += changed
     for r in range(g[REQUESTS]):
         at = request(g, r)
         if m[at + PHASE] == DRAINING:
             stopped(g, m, out, r, v, m[at + EPOCH])
-        elif m[at + PHASE] == RUNNING_PHASE and (changed or touched(g, m, r, v)):
+        elif m[at + PHASE] == RUNNING_PHASE and (changed == 1 or touched(g, m, r, v)):
             if m[at + EPOCH] + 1 < g[ATTEMPTS] and may_repeat(g, m, r):
                 m[at + THEN] = AGAIN
                 drain(g, m, out, r)

@@ -231,7 +231,7 @@ def apply(g: Vector, m: Vector, which: int, out: Vector) -> int:
             m[late(g, other, place)] = 0
     elif action == DETECT:
         unhurt, now = spared(g, m, place), m[revision_of(g, place)] + m[dead(g, place)] - 1
-        lifecycle.lost(g, m, out, place, now)
+        lifecycle.lost(g, m, out, place, m[dead(g, place)] - 1)
         if m[revision_of(g, place)] != now:
             return MIXED
         if m[dead(g, place)] == 1 and spared(g, m, place) != unhurt:
